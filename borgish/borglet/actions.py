@@ -55,6 +55,7 @@ class Forget(msgspec.Struct, frozen=True):
     ``core.forgotten``: until then the ledger keeps it, lest the runtime bring it back as unknown."""
 
     key: str
+    keep_seconds: float = 0.0  # as ``AttemptSpec.keep_output_seconds``
 
 
 Action = Start | Renew | Signal | Kill | Probe | Forget

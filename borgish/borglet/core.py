@@ -424,16 +424,16 @@ class BorgletCore:
             return []
         ends = self._reported_end
         known = [k for k in touched if k in ends and ends[k] <= self._acknowledged]
-        gone: list[str] = []
+        gone: list[Attempt] = []
         for main in [k for k in known if k not in self._named]:
             del self._reports[main], self._reported_end[main]
             gone += self._groups.remove(main)
-        for key in gone:
-            self._forgetting[key] = True
-            self._wake_at.pop(key, None)
+        for attempt in gone:
+            self._forgetting[attempt.key] = True
+            self._wake_at.pop(attempt.key, None)
         if gone:
             self.report_generation += 1
-        return [Forget(key) for key in gone]
+        return [Forget(each.key, each.spec.keep_output_seconds if each.spec else 0.0) for each in gone]
 
     def _records(self, touched: Iterable[str]) -> dict[str, Entry | None]:
         records: dict[str, Entry | None] = {}

@@ -63,12 +63,9 @@ class Groups:
             place = Attempt(task=attempt.task, attempt=attempt.attempt, spec=None, reason=messages.UNKNOWN)
             self._attempts[main] = place
 
-    def remove(self, main: str) -> list[str]:
-        """Let go of all programs of an attempt; return their keys."""
-        keys = [main, *self._members.pop(main, ())]
-        for key in keys:
-            del self._attempts[key]
-        return keys
+    def remove(self, main: str) -> list[Attempt]:
+        """Let go of all programs of an attempt, and return them."""
+        return [self._attempts.pop(key) for key in (main, *self._members.pop(main, ()))]
 
     def with_members(self, keys: Iterable[str]) -> dict[str, None]:
         """Return these keys with those that belong to them, each main program before the others."""

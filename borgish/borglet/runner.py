@@ -105,7 +105,7 @@ class Runner:
             elif isinstance(action, Kill):
                 await runtime.kill(action.key)
             else:
-                await runtime.forget(action.key)
+                await runtime.forget(action.key, action.keep_seconds)
                 self._listener.forgotten(action.key)
         except Exception:  # whatever it was: the core kills again, and the next start finds leftovers
             log.exception("%s of %s failed", type(action).__name__.lower(), action.key)

@@ -58,17 +58,15 @@ def _names(ledger: Ledger, kind: Runtime) -> bool:
 
 async def _stop_runs(runtime: TaskRuntime, runs: list[RunState], ledger: Ledger, news: asyncio.Event) -> int:
     """End all runs of one runtime at the same time; return how many were running."""
-    stops = (_stop(runtime, state, _how(ledger.entries.get(state.key)), news) for state in runs)
+    stops = (_stop(runtime, state, ledger.entries.get(state.key), news) for state in runs)
     await asyncio.gather(*stops)
     ledger.append(dict.fromkeys(state.key for state in runs), None)
     return sum(state.exit is None for state in runs)
 
 
-def _how(entry: Entry | None) -> Stop:
-    return entry.spec.stop if entry and entry.spec else Stop()
-
-
-async def _stop(runtime: TaskRuntime, state: RunState, how: Stop, news: asyncio.Event) -> None:
+async def _stop(runtime: TaskRuntime, state: RunState, entry: Entry | None, news: asyncio.Event) -> None:
+    spec = entry.spec if entry else None
+    how = spec.stop if spec else Stop()
     if state.exit is None:
         await runtime.signal(state.key, how.signal)
         if not await _ends(runtime, state.key, how.grace_seconds, news):
@@ -76,7 +74,7 @@ async def _stop(runtime: TaskRuntime, state: RunState, how: Stop, news: asyncio.
             await runtime.kill(state.key)
             if not await _ends(runtime, state.key, KILL_SECONDS_MAX, news):
                 raise BorgishError(f"{state.key} (pid {state.pid}) cannot be killed", "See what holds it")
-    await runtime.forget(state.key)
+    await runtime.forget(state.key, spec.keep_output_seconds if spec else 0.0)
 
 
 async def _ends(runtime: TaskRuntime, key: str, seconds_max: float, news: asyncio.Event) -> bool:

@@ -271,7 +271,7 @@ class SimRuntime:
         self._watcher.stopping(self._machine, key)
         self._programs.stop(key, KILLED)
 
-    async def forget(self, key: str) -> None:
+    async def forget(self, key: str, keep_seconds: float = 0.0) -> None:  # noqa: ARG002 - it has no output
         self._programs.forget(key)
         await asyncio.sleep(FORGET_SECONDS)
 

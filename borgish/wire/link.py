@@ -49,6 +49,7 @@ class AttemptSpec(msgspec.Struct, frozen=True, omit_defaults=True):
     lease_seconds: float = 0.0  # it is ended so long after the last contact that names it; 0: it goes on
     on_exit: tuple[ExitRule, ...] = ()
     failures: int = 0  # of attempts of its task before this one, that ``restart.attempts`` counts
+    keep_output_seconds: float = 0.0  # for so long after its end its output is wanted; 0: as for any other
 
     @property
     def key(self) -> str:

@@ -86,8 +86,9 @@ class TaskRuntime(Protocol):
         """End all processes of the run now. Gone is no error."""
         ...
 
-    async def forget(self, key: str) -> None:
-        """Let go of an ended attempt: its folder, container and logs, by the runtime's own rule of age."""
+    async def forget(self, key: str, keep_seconds: float = 0.0) -> None:
+        """Let go of an ended attempt: its folder, container and logs, by the runtime's own rule of age.
+        ``keep_seconds``: that rule lets what is the last of its task stay for so long at least."""
         ...
 
     async def sample(self) -> list[Usage]:

@@ -161,10 +161,10 @@ class DockerRuntime:
         """As in the protocol. Raises Unreachable."""
         await self.signal(key, "KILL")
 
-    async def forget(self, key: str) -> None:
+    async def forget(self, key: str, keep_seconds: float = 0.0) -> None:
         """As in the protocol: the container of a run that ended stays, under a name that marks it, by
         the rule of ``keep``."""
-        await self._inventory.forget(key)
+        await self._inventory.forget(key, keep_seconds)
 
     async def sample(self) -> list[Usage]:
         running = [container for container in self._inventory.latest.values() if container.alive]

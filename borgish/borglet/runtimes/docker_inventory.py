@@ -4,8 +4,8 @@ Ends come as events, at once; a listing of everything, now and then, finds what 
 one event loop. Making containers is left to ``docker_start``.
 
 Containers of attempts that were let go stay for a while, so that their output can be read. Their name is
-the mark and has the time in it: labels stay as they were made, but a name can change, and the engine
-keeps it for the borglets to come. The output of one takes at most 30 MiB, see
+the mark and has the time in it, and for how long they are wanted: labels stay as they were made, but a name
+can change, and the engine keeps it for the borglets to come. The output of one takes at most 30 MiB, see
 ``docker_container.LOG_OPTIONS``.
 """
 
@@ -30,7 +30,8 @@ from borgish.wire.link import Exit
 OUT_OF_MEMORY_SECONDS_MAX = 5.0  # from the kernel's verdict to the end that it explains
 
 AT_ONCE = 20  # are removed by a sweep: engines remove one at a time
-GONE_NAME = re.compile(r"/?borgish\.gone\.(\d+\.\d{3})\.")  # no other name of ours begins like this
+# No other name of ours begins like this. What follows has no dot, so the seconds are not taken for it.
+GONE_NAME = re.compile(r"/?borgish\.gone\.(\d+\.\d{3})\.(?:(\d+)s\.)?")
 
 log = logging.getLogger(__name__)
 
@@ -84,12 +85,12 @@ class Inventory:
             self._leaving.add(container.id)
             self.in_background(self.remove(container))
 
-    async def forget(self, key: str) -> None:
+    async def forget(self, key: str, keep_seconds: float = 0.0) -> None:
         """Let go of all runs of an attempt; what has ended stays for its output, until it is swept."""
         for runs in (self.previous, self.latest):
             if container := runs.pop(key, None):
                 self.disregard(container)
-                if container.alive or not await self.kept.take(container):
+                if container.alive or not await self.kept.take(container, keep_seconds):
                     await self.remove(container)
         self.sweep()
 
@@ -226,6 +227,7 @@ class Gone(msgspec.Struct, frozen=True):
 
     container: Container
     at: float  # seconds since 1970
+    keep_seconds: float = 0.0  # see ``Leftover``
 
 
 class KeptContainers:
@@ -255,11 +257,11 @@ class KeptContainers:
             if gone := _gone(rows[one]):
                 self._by_id[one] = gone
 
-    async def take(self, container: Container) -> bool:
+    async def take(self, container: Container, keep_seconds: float = 0.0) -> bool:
         """Keep a container that has ended. False when it has to go: it holds too much, or takes no mark."""
         if not self._keep.containers:
             return False
-        gone = Gone(container, self._clock.now().wall)
+        gone = Gone(container, self._clock.now().wall, keep_seconds)
         self._by_id[container.id] = gone  # from now on: its output can be read at any moment
         try:
             async with self._one_leaves:
@@ -280,7 +282,7 @@ class KeptContainers:
     def outdated(self) -> list[Container]:
         """Return those that have to go, in that order, but only some: the rest is for the next sweep."""
         leftovers = [
-            Leftover(one, gone.container.key, gone.at, gone.container.run)
+            Leftover(one, gone.container.key, gone.at, gone.container.run, keep_seconds=gone.keep_seconds)
             for one, gone in self._by_id.items()
         ]
         now, room = self._clock.now().wall, Room(self._keep.containers)
@@ -314,7 +316,8 @@ class KeptContainers:
 def gone_name(owner: Owner, gone: Gone) -> str:
     """Return the name that marks a container as let go."""
     key, run = gone.container.key, gone.container.run
-    return f"borgish.gone.{gone.at:.3f}.{owner.run_name(key, run)}"
+    keep = f"{gone.keep_seconds:.0f}s." if gone.keep_seconds else ""
+    return f"borgish.gone.{gone.at:.3f}.{keep}{owner.run_name(key, run)}"
 
 
 def is_gone(row: Listed) -> bool:
@@ -325,7 +328,9 @@ def is_gone(row: Listed) -> bool:
 def _gone(row: Listed) -> Gone | None:
     marks = [mark for name in row["Names"] if (mark := GONE_NAME.match(name))]
     who = identity(row["Labels"])
-    return Gone(Container(row["Id"], *who), float(marks[0][1])) if marks and who else None
+    if not marks or not who:
+        return None
+    return Gone(Container(row["Id"], *who), float(marks[0][1]), float(marks[0][2] or 0))
 
 
 def _order(gone: Gone) -> tuple[int, float]:

@@ -9,7 +9,8 @@
     output         the pipe between program and shim
     log log.1 log.2    output, newest first; previous.log* is that of the run before
     work/          where the program runs
-    forgotten      there once the attempt was let go
+    forgotten      there once the attempt was let go; in it, where there is more than a rule of age, for how
+                   many seconds its output is wanted
 
 The shim writes nearly all of it, and holds a lock on the folder itself while it lives. Its output is read
 while the shim writes and rotates it: a file is identified by its inode, not its name, for rotation
@@ -131,11 +132,15 @@ class RunFolder:
         """Return where the output of a run is, oldest first; not all need be there."""
         return [self.path / (("previous." if previous else "") + name) for name in reversed(LOG_NAMES)]
 
-    def forget(self) -> None:
-        """Give the space back, but for the output, and mark the attempt as let go."""
+    def forget(self, keep_seconds: float = 0.0) -> None:
+        """Give the space back, but for the output, and mark the attempt as let go. ``keep_seconds``: for how
+        long its output is wanted; 0: as for any other."""
+        mark = self.path / "forgotten"
         with contextlib.suppress(OSError):
-            (self.path / "forgotten").touch(mode=0o600)
+            mark.touch(mode=0o600)
             shutil.rmtree(self.path / "work", ignore_errors=True)
+            if keep_seconds:
+                mark.write_text(f"{keep_seconds:.0f}")
 
     def forgotten_at(self) -> float:
         """Return when the attempt was let go, in seconds since 1970; 0 when it was not."""
@@ -143,6 +148,13 @@ class RunFolder:
             return (self.path / "forgotten").stat().st_mtime
         except OSError:
             return 0.0
+
+    def keep_seconds(self) -> int:
+        """Return for how long the output of the attempt that was let go is wanted; 0: as for any other."""
+        try:
+            return int((self.path / "forgotten").read_text() or 0)
+        except (OSError, ValueError):
+            return 0
 
     def begin_anew(self) -> None:
         """Take back that the attempt was let go: its runs never were, but for the output. Raises OSError."""

@@ -55,6 +55,7 @@ class Leftover(msgspec.Struct, frozen=True):
     at: float  # when it was let go, in seconds since 1970
     run: int = 0
     size_bytes: int = 0
+    keep_seconds: float = 0.0  # for so long it is wanted, if it is the last of its task; 0: as any other
 
 
 class Room(msgspec.Struct, frozen=True):
@@ -79,12 +80,16 @@ def room_on_disk(
 def to_remove(
     leftovers: Collection[Leftover], keep: Retention, room: Room, now: float
 ) -> list[tuple[Leftover, str]]:
-    """Return what has to go, in this order, each with the reason; ``now`` is in seconds since 1970."""
+    """Return what has to go, in this order, each with the reason; ``now`` is in seconds since 1970.
+
+    What is wanted for a time of its own goes after all else: the runs of a weekly cron are older than those
+    of one that runs each minute, each of which is the last of its task.
+    """
     last = _last_of_each(leftovers, keep.last)
-    order = sorted(leftovers, key=lambda left: (left.name in last, left.at, left.run))
+    order = sorted(leftovers, key=lambda left: (left.name in last, _is_wanted(left, now), left.at, left.run))
     gone, rest = [], []
     for left in order:
-        seconds = keep.last_seconds if left.name in last else keep.seconds
+        seconds = max(keep.last_seconds, left.keep_seconds) if left.name in last else keep.seconds
         if now - left.at > seconds:
             gone.append((left, f"it ended more than {show_seconds(seconds)} ago"))
         else:
@@ -99,6 +104,10 @@ def to_remove(
             break
         count, held = count - 1, held - left.size_bytes
     return gone
+
+
+def _is_wanted(left: Leftover, now: float) -> bool:
+    return 0 < left.keep_seconds >= now - left.at
 
 
 def _last_of_each(leftovers: Collection[Leftover], last: int) -> set[str]:
@@ -143,16 +152,16 @@ class KeptFolders:
         self._unmeasured: dict[str, None] = {}
         self._tidying: asyncio.Task[None] | None = None
 
-    def found(self, folder: RunFolder, at: float) -> None:
+    def found(self, folder: RunFolder, at: float, keep_seconds: float = 0.0) -> None:
         """Keep what the borglet before has let go of, ``at`` that time (seconds since 1970)."""
-        self._leftovers[folder.key] = Leftover(folder.path.name, folder.key, at)
+        self._leftovers[folder.key] = Leftover(folder.path.name, folder.key, at, keep_seconds=keep_seconds)
         self._unmeasured[folder.key] = None
 
-    async def take(self, folder: RunFolder, *, has_run: bool) -> None:
+    async def take(self, folder: RunFolder, *, has_run: bool, keep_seconds: float = 0.0) -> None:
         """Let go of an attempt, and keep its folder. Of one that never ran there may be none."""
-        at = await asyncio.to_thread(_let_go, folder, has_run=has_run)
+        at = await asyncio.to_thread(_let_go, folder, has_run=has_run, keep_seconds=keep_seconds)
         if at:
-            self.found(folder, at)
+            self.found(folder, at, keep_seconds)
 
     def give_back(self, key: str) -> None:
         """Stop keeping an attempt's folder: it begins anew."""
@@ -216,12 +225,12 @@ class KeptFolders:
         shutil.rmtree(self._away, ignore_errors=True)
 
 
-def _let_go(folder: RunFolder, *, has_run: bool) -> float:
+def _let_go(folder: RunFolder, *, has_run: bool, keep_seconds: float) -> float:
     """Mark an attempt as let go, and return when that was; 0 when there is nothing that may be marked."""
     # A record that nobody has adopted may be of a program that runs: the next borglet finds out.
     if not has_run and (not folder.path.is_dir() or folder.record() is not None):
         return 0.0
-    folder.forget()
+    folder.forget(keep_seconds)
     return folder.forgotten_at()
 
 

@@ -106,7 +106,7 @@ class ProcessRuntime:
         for path in sorted(runs.iterdir()):
             folder = RunFolder(path)
             if at := folder.forgotten_at():
-                self._kept.found(folder, at)
+                self._kept.found(folder, at, folder.keep_seconds())
             elif record := folder.record():
                 self._adopt(folder, record)
         if self._starter.groups:
@@ -191,7 +191,7 @@ class ProcessRuntime:
         if known and known.state.exit is None:
             kill_run(known.record)
 
-    async def forget(self, key: str) -> None:
+    async def forget(self, key: str, keep_seconds: float = 0.0) -> None:
         """Let go of an ended attempt. Its output stays readable by the rule of ``keep``."""
         known = self._known.get(key)
         if known is not None and known.state.exit is None:
@@ -200,7 +200,8 @@ class ProcessRuntime:
             self._unwatch(self._known.pop(key))
         self._used.pop(key, None)
         self._locks.pop(key, None)
-        await self._kept.take(RunFolder(self._path_of(key)), has_run=known is not None)
+        folder = RunFolder(self._path_of(key))
+        await self._kept.take(folder, has_run=known is not None, keep_seconds=keep_seconds)
 
     def removed(self, key: str) -> str:
         """Return why the output of an attempt was removed; "" when it was not, or nobody knows."""

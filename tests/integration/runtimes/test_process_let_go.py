@@ -29,6 +29,23 @@ async def test_two_attempts_let_go_in_the_same_moment(machine: Machine) -> None:
         assert later.found == []
 
 
+async def test_what_is_wanted_for_longer_is_so_by_the_next_borglet_too(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rule, "ROUND_SECONDS", 0.01)
+    keep = Retention(seconds=0.0, last_seconds=0.001)
+    wanted, other = machine.spec("echo", "word"), machine.spec("true", task="ann/web/1", attempt=8)
+    async with machine.opened() as now:
+        for spec, seconds in ((wanted, 3600.0), (other, 0.0)):
+            await now.runtime.start(spec, 1)
+            await now.end_of(spec.key)
+            await now.runtime.forget(spec.key, seconds)
+    async with machine.opened(keep) as later:
+        assert later.found == []
+        await later.until(lambda: folders(machine) == {machine.run_folder(wanted.key).path})
+        assert await text(later.runtime.logs(wanted.key, previous=False, follow=False, tail=0)) == "word\n"
+
+
 async def test_folders_are_removed_while_the_borglet_runs(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

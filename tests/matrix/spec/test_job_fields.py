@@ -347,6 +347,7 @@ ATTRIBUTES = {
     "lease_seconds": (USED, UNLEASED),
     "on_exit": (CORE, CORE),
     "failures": (CORE, CORE),
+    "keep_output_seconds": (CORE, CORE),
 }
 
 FULL = AttemptSpec(

@@ -88,7 +88,7 @@ class MadeUp:
     async def kill(self, key: str) -> None:
         self.calls.append("kill")
 
-    async def forget(self, key: str) -> None:
+    async def forget(self, key: str, keep_seconds: float = 0.0) -> None:
         self.calls.append("forget")
         self.runs.pop(key, None)
 

@@ -1,15 +1,16 @@
 """What the core says and asks, case by case; see the matrix for every state x input."""
 
+import msgspec
 import pytest
 
 from borgish.borglet.actions import Forget, Kill, Probe, Signal, Start
 from borgish.borglet.core import Actions, BorgletCore
-from borgish.borglet.entry import Head
+from borgish.borglet.entry import Entry, Head
 from borgish.borglet.runtimes.base import RunState
 from borgish.clock import Now
 from borgish.errors import Conflict
 from borgish.resources import Resources
-from borgish.spec.job import ExitRule, Health, Restart, Stop
+from borgish.spec.job import ExitRule, Health, Program, Restart, Stop
 from borgish.vocabulary import Ending, Phase, RestartPolicy, Runtime
 from borgish.wire.link import (
     Assignment,
@@ -480,6 +481,33 @@ def test_several_ends_that_the_master_has_are_forgotten_at_once() -> None:
     bench.core.step(bench.now)
     bench.core.acknowledge(bench.core.report_generation)
     assert bench.assign().todo == tuple(Forget(spec.key) for spec in specs)
+
+
+def test_for_how_long_output_is_wanted_is_told_to_who_keeps_it() -> None:
+    """Of each program of the attempt, also by a borglet that was started anew, and as it was told first."""
+    spec = msgspec.structs.replace(
+        make_spec(restart=Restart(RestartPolicy.NEVER)),
+        keep_output_seconds=3600.0,
+        programs=(Program("proxy", ("proxy",)),),
+    )
+    before = Bench(spec)
+    before.began()
+    entries = msgspec.json.decode(msgspec.json.encode(before.core.ledger()), type=tuple[Entry, ...])
+    bench = Bench()
+    bench.core = BorgletCore("m1", "boot", "i2", FACTS, ledger=entries, now=T0)
+    bench.core.adopted(Runtime.FAKE, [], T0)  # all has ended meanwhile
+    bench.assign(msgspec.structs.replace(spec, keep_output_seconds=0.0))
+    bench.core.acknowledge(bench.core.report_generation)
+    assert bench.assign().todo == (Forget(KEY, 3600.0), Forget(f"{KEY}:proxy", 3600.0))
+
+
+def test_what_was_only_found_is_kept_as_any_other() -> None:
+    bench = Bench()
+    bench.core.adopted(Runtime.FAKE, [RunState(KEY, 1, 41, T0.wall)], T0)
+    bench.ended(code=0)
+    bench.assign(stop=(STOP,))
+    bench.core.acknowledge(bench.core.report_generation)
+    assert bench.assign().todo == (Forget(KEY),)
 
 
 def test_what_happens_beside_one_that_is_forgotten_is_kept() -> None:

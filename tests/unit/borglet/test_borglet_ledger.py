@@ -5,6 +5,7 @@ import os
 import zlib
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from borgish.borglet import ledger as module
@@ -12,8 +13,10 @@ from borgish.borglet.entry import Entry, Head
 from borgish.borglet.ledger import FILE_NAME, Ledger
 from borgish.borglet.transitions import Stage
 from borgish.errors import UnsafeConfiguration
-from borgish.vocabulary import Ending
-from borgish.wire.link import Leader
+from borgish.resources import Resources
+from borgish.spec.job import Restart, Stop
+from borgish.vocabulary import Ending, Runtime
+from borgish.wire.link import AttemptSpec, Leader
 
 
 def entry(attempt: int, *, ended: Ending | None = None, run: int = 1) -> Entry:
@@ -45,6 +48,18 @@ def test_a_head_from_before_leaders_were_kept_is_read(tmp_path: Path) -> None:
     text = b'{"head":{"machine":"m1","timeline":2,"epoch":3,"generation":4}}'
     (tmp_path / FILE_NAME).write_bytes(b"%08x %s\n" % (zlib.crc32(text), text))
     assert reopened(tmp_path).head == Head("m1", 2, 3, 4)
+
+
+def test_for_how_long_output_is_wanted_is_kept(tmp_path: Path) -> None:
+    """And what was written by a borglet that knew nothing of it is read."""
+    plain = AttemptSpec("ann/web/0", 1, ("a",), {}, Runtime.PROCESS, Resources(1), Restart(), Stop())
+    wanted = msgspec.structs.replace(plain, keep_output_seconds=3600.0)
+    entries = {
+        key: msgspec.structs.replace(entry(1), spec=spec) for key, spec in (("a", plain), ("b", wanted))
+    }
+    Ledger(tmp_path, "m1").append(dict(entries), None)
+    assert (tmp_path / FILE_NAME).read_bytes().count(b"keep_output_seconds") == 1
+    assert reopened(tmp_path).entries == entries
 
 
 def test_a_kill_needs_no_close(tmp_path: Path) -> None:

@@ -46,6 +46,8 @@ def ids(containers: list[Container]) -> list[str]:
 def test_the_name_says_when_and_what() -> None:
     gone = Gone(Container("x", "ann/web/3@1207", 2), 12.4)
     assert gone_name(OWNER, gone) == "borgish.gone.12.400.local-ab12-ann-web-3-1207-2"
+    wanted = Gone(Container("x", "ann/web/3@1207", 2), 12.4, 3600.0)
+    assert gone_name(OWNER, wanted) == "borgish.gone.12.400.3600s.local-ab12-ann-web-3-1207-2"
 
 
 @pytest.mark.parametrize("cell", ["local", "gone", "gone-12"])
@@ -68,6 +70,14 @@ def test_too_many_and_too_old_ones_go_oldest_first(engine: Engine) -> None:
     assert ids(kept(engine, Retention(containers=1), *rows).outdated()) == ["old", "mid"]
     assert ids(kept(engine, Retention(containers=0), *rows).outdated()) == ["old", "mid", "new"]
     assert ids(kept(engine, Retention(), *rows).outdated()) == []
+
+
+def test_what_is_wanted_for_longer_stays_so_long(engine: Engine) -> None:
+    """A cell may have a name like the seconds of another."""
+    wanted = gone_name(OWNER, Gone(Container("a", "ann/web/3@7", 1), NOW - 500, 3600.0))
+    other = gone_name(Owner("3600s", "m1"), Gone(Container("b", "ann/web/3@7", 2), NOW - 500))
+    rows = row("a", name=wanted), row("b", run=2, name=other)
+    assert ids(kept(engine, Retention(seconds=100, last_seconds=200), *rows).outdated()) == ["b"]
 
 
 def test_why_a_container_went_is_known(engine: Engine) -> None:

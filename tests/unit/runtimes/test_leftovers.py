@@ -25,8 +25,8 @@ MIB = 1024**2
 GIB = 1024**3
 
 
-def left(key: str, *, ago: float = 10.0, run: int = 0, size: int = 0) -> Leftover:
-    return Leftover(f"{key}#{run}", key, NOW - ago, run, size)
+def left(key: str, *, ago: float = 10.0, run: int = 0, size: int = 0, keep: float = 0.0) -> Leftover:
+    return Leftover(f"{key}#{run}", key, NOW - ago, run, size, keep)
 
 
 def names(gone: list[tuple[Leftover, str]]) -> list[str]:
@@ -48,6 +48,44 @@ def test_the_last_ones_go_by_an_age_of_their_own() -> None:
     leftovers = [left("ann/web/0@1", ago=300), left("ann/web/0@2", ago=100)]
     gone = to_remove(leftovers, Retention(seconds=50, last_seconds=200), AMPLE, NOW)
     assert [(one.key, why) for one, why in gone] == [("ann/web/0@1", "it ended more than 3.33m ago")]
+
+
+@pytest.mark.parametrize(
+    ("keep_seconds", "ago", "why"),
+    [
+        (0.0, 199, ""),
+        (0.0, 201, "it ended more than 3.33m ago"),
+        (100.0, 199, ""),  # less than what any last one has
+        (100.0, 201, "it ended more than 3.33m ago"),
+        (3600.0, 3599, ""),
+        (3600.0, 3601, "it ended more than 60m ago"),
+    ],
+)
+def test_what_is_wanted_for_longer_stays_so_long(keep_seconds: float, ago: float, why: str) -> None:
+    leftovers = [left("ann/nightly-1/0@1", ago=ago, keep=keep_seconds)]
+    gone = to_remove(leftovers, Retention(seconds=50, last_seconds=200), AMPLE, NOW)
+    assert [reason for _, reason in gone] == ([why] if why else [])
+
+
+def test_of_what_is_wanted_for_longer_only_the_last_ones_of_each_task_stay() -> None:
+    leftovers = [left(f"ann/nightly-1/0@{n}", ago=100 - n, keep=3600) for n in (1, 2, 3, 4)]
+    gone = to_remove(leftovers, Retention(seconds=50, last=2), AMPLE, NOW)
+    assert names(gone) == ["ann/nightly-1/0@1", "ann/nightly-1/0@2"]
+    assert len(to_remove(leftovers, Retention(seconds=50, last=0), AMPLE, NOW)) == 4
+
+
+def test_what_is_wanted_for_longer_goes_after_all_others_and_by_number_and_size_too() -> None:
+    weekly = [left(f"ann/weekly-{n}/0@{n}", ago=900 - n, size=10, keep=3600) for n in (1, 2)]
+    each_minute = [left(f"ann/tick-{n}/0@{n}", ago=100 - n, size=10, keep=20) for n in (3, 4)]
+    leftovers = [*weekly, *each_minute]
+    assert names(to_remove(leftovers, Retention(), Room(2), NOW)) == ["ann/tick-3/0@3", "ann/tick-4/0@4"]
+    assert names(to_remove(leftovers, Retention(), Room(100, 15, "full"), NOW))[-1] == "ann/weekly-1/0@1"
+    assert len(to_remove(leftovers, Retention(), Room(0), NOW)) == 4
+
+
+def test_a_clock_that_was_set_back_makes_nothing_wanted() -> None:
+    leftovers = [left("ann/web/0@1", ago=-10), left("ann/nightly-1/0@2", ago=-5, keep=3600)]
+    assert names(to_remove(leftovers, Retention(), Room(1), NOW)) == ["ann/web/0@1"]
 
 
 def test_a_program_beside_the_main_one_has_last_ones_of_its_own() -> None:
@@ -134,6 +172,30 @@ async def test_folders_go_by_number_and_say_why(tmp_path: Path) -> None:
     assert folders.removed.why("ann/web/0@0") == "more than 2 ended programs were kept"
     assert folders.removed.why("ann/web/4@4") == ""
     assert not (tmp_path / "removed").exists()
+
+
+async def test_a_folder_says_for_how_long_it_is_wanted(tmp_path: Path) -> None:
+    """To the borglets to come, too, which know nothing else of it."""
+    paths = [tmp_path / "runs" / name_of(key) for key in ("ann/nightly-1/0@1", "ann/web/0@2")]
+    folders = KeptFolders(tmp_path, FixedClock(), Retention(seconds=50, last_seconds=200))
+    for path, keep_seconds in zip(paths, (3600.0, 0.0), strict=True):
+        path.mkdir(parents=True)
+        await folders.take(RunFolder(path), has_run=True, keep_seconds=keep_seconds)
+        os.utime(path / "forgotten", (NOW - 300, NOW - 300))
+    later = KeptFolders(tmp_path, FixedClock(), Retention(seconds=50, last_seconds=200))
+    for path in paths:
+        folder = RunFolder(path)
+        later.found(folder, folder.forgotten_at(), folder.keep_seconds())
+    await later.tidy()
+    assert here(tmp_path) == {"ann/nightly-1/0@1"}
+
+
+@pytest.mark.parametrize("text", [b"", b"soon", b"1e9", b"\xff", b"9" * 5000])
+def test_a_mark_without_a_time_is_that_of_any_other(tmp_path: Path, text: bytes) -> None:
+    """As those of borglets before are."""
+    (tmp_path / "forgotten").write_bytes(text)
+    assert RunFolder(tmp_path).keep_seconds() == 0
+    assert RunFolder(tmp_path).forgotten_at() > 0
 
 
 async def test_folders_go_by_what_they_take_on_disk(tmp_path: Path) -> None:
