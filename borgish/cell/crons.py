@@ -3,14 +3,18 @@ that are not."""
 
 from bisect import bisect_left, insort
 from collections.abc import Iterable
+from functools import lru_cache
 
 import msgspec
 
 from borgish.spec.cron import CronSpec, run_key
+from borgish.spec.schedule import NEVER, schedule_of
 from borgish.text import instant
 
 SPREAD_SECONDS = 1.0
 """What begins later than this after it was due is told to be late."""
+OUTPUT_SECONDS_MAX = 365 * 86400.0
+"""The output of a run is asked to stay for no longer."""
 
 
 class Cron(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -60,6 +64,26 @@ def runs_of(jobs: Iterable[tuple[str, str]]) -> Runs:
         if cron:
             runs.setdefault(cron, {}).setdefault(run_key(cron, job), set()).add(job)
     return runs
+
+
+def output_seconds(spec: CronSpec, due: float) -> float:
+    """Return for how many seconds the output of a run is wanted that was ``due`` then (seconds since 1970).
+
+    That is until by its schedule as many runs as are kept have begun after it, and one interval more, since
+    they take time to end; at most ``OUTPUT_SECONDS_MAX``, which is also where the schedule ends before.
+    """
+    return _output_seconds(spec.schedule, spec.time_zone, spec.keep + 1, due)
+
+
+# An instant of a schedule takes 60 us to find, up to 101 are, and all tasks of a run ask for the same.
+@lru_cache(maxsize=1000)
+def _output_seconds(schedule: str, time_zone: str, runs: int, due: float) -> float:
+    times, at = schedule_of(schedule, time_zone), due
+    for _ in range(runs):
+        at = times.after(at)
+        if at == NEVER or at - due > OUTPUT_SECONDS_MAX:
+            return OUTPUT_SECONDS_MAX
+    return at - due
 
 
 class Due:

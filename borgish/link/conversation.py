@@ -15,6 +15,7 @@ from sys import intern
 
 from borgish.cell.allocs import alloc_name
 from borgish.cell.commands import Observe, SeenAttempt, SeenProgram
+from borgish.cell.crons import output_seconds
 from borgish.cell.leases import lease_seconds
 from borgish.cell.model import Cell, Job, Machine, Task
 from borgish.cell.observed import ORPHAN_SECONDS, Observed, leaving_attempts
@@ -202,7 +203,15 @@ def attempt_spec(cell: Cell, job: Job, task: Task) -> AttemptSpec:
         lease_seconds=lease_seconds(spec),
         on_exit=spec.on_exit,
         failures=task.failures if task.failures and spec.restart.counts_for_life else 0,
+        keep_output_seconds=_keep_output_seconds(cell, job),
     )
+
+
+def _keep_output_seconds(cell: Cell, job: Job) -> float:
+    """Return for how long the output of a job's attempts is wanted; 0 where it is no run of a cron, or of one
+    that was removed. A machine goes by what it was told first, whatever becomes of the cron."""
+    cron = cell.crons.get(job.cron) if job.cron else None
+    return output_seconds(cron.spec, job.due) if cron is not None else 0.0
 
 
 def stop_orders(cell: Cell, observed: Observed, machine: str, now: Now) -> Iterator[StopOrder]:

@@ -1,5 +1,6 @@
 """Crons through the core: what begins when, once and for good, whatever clocks and masters do."""
 
+from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any
 
@@ -18,7 +19,7 @@ from borgish.cell.commands import (
     SetQuota,
     SubmitJob,
 )
-from borgish.cell.crons import Cron
+from borgish.cell.crons import OUTPUT_SECONDS_MAX, Cron, output_seconds
 from borgish.cell.decide import decide
 from borgish.cell.events import CronFired, JobSubmitted
 from borgish.cell.invariants import violations
@@ -381,3 +382,36 @@ def test_a_paused_cron_comes_back_paused() -> None:
     lived.do(ResumeCron(KEY))
     lived.roll_back(at)
     assert (lived.cell.crons[KEY].paused, lived.cell.crons[KEY].next) == ("ann", 0.0)
+
+
+DAY_SECONDS = 86400.0
+
+
+@pytest.mark.parametrize(
+    ("schedule", "time_zone", "keep", "seconds"),
+    [
+        # BEGIN is a Friday, 08:00 UTC
+        ("0 8 * * *", "UTC", 5, 6 * DAY_SECONDS),
+        ("0 8 * * *", "UTC", 1, 2 * DAY_SECONDS),
+        ("0 8 * * fri", "UTC", 5, 42 * DAY_SECONDS),
+        ("0 8 * * mon-fri", "UTC", 2, 5 * DAY_SECONDS),
+        ("*/10 * * * * *", "UTC", 2, 30.0),
+        ("0 9 * * *", "Europe/Berlin", 100, 101 * DAY_SECONDS - 3600.0),  # over the change of the clocks
+        ("0 8 15 * *", "UTC", 100, OUTPUT_SECONDS_MAX),
+        ("0 0 29 2 *", "UTC", 1, OUTPUT_SECONDS_MAX),
+    ],
+)
+def test_output_is_wanted_until_so_many_runs_have_followed(
+    schedule: str, time_zone: str, keep: int, seconds: float
+) -> None:
+    spec = cron(schedule=schedule, time_zone=time_zone, keep=keep)
+    assert output_seconds(spec, BEGIN) == seconds
+
+
+def test_output_of_the_last_runs_of_a_schedule_is_wanted_for_a_year() -> None:
+    at_the_end = datetime(2199, 12, 31, tzinfo=UTC).timestamp()
+    assert output_seconds(cron(schedule="0 0 * * *"), at_the_end) == OUTPUT_SECONDS_MAX
+
+
+def test_output_of_a_run_by_hand_is_wanted_as_that_of_one_that_was_due() -> None:
+    assert output_seconds(cron(schedule="0 8 * * fri", keep=1), BEGIN + 1.5) == 14 * DAY_SECONDS - 1.5

@@ -9,16 +9,23 @@ from borgish.cell.commands import (
     JoinMachine,
     KillTasks,
     PlaceTasks,
+    RemoveCron,
+    RunCron,
     ScaleJob,
     SeenAttempt,
+    SetCron,
     SubmitJob,
 )
+from borgish.cell.crons import output_seconds
 from borgish.cell.observed import ORPHAN_SECONDS, SeenMachine
 from borgish.link.conversation import Outgoing, attempt_spec, seen_attempt, stop_orders
 from borgish.resources import Resources
+from borgish.spec.cron import CronSpec
 from borgish.spec.job import Program, Stop, Update
 from borgish.vocabulary import Eviction, JobKind, Phase
 from borgish.wire.link import AttemptReport, ProgramReport, StopOrder
+from tests.unit.cell.crons import cron
+from tests.unit.cell.test_app_crons import applied, of_app, stage
 from tests.unit.cell.test_decide import NOW, Desk, machine, spec
 
 
@@ -195,3 +202,41 @@ def test_what_waits_for_its_next_start_is_told_from_what_starts(
     )
     attempt = seen_attempt(report)
     assert (attempt.phase, attempt.early_ends, attempt.programs[0].phase) == (seen, early_ends, seen)
+
+
+WEEKLY = "0 8 * * fri"
+
+
+def kept_of_run(desk: Desk, spec: CronSpec) -> list[float]:
+    """Return for how long the output of each job of a new run is wanted, as its machine is told."""
+    desk.do(SetCron(spec))
+    desk.do(RunCron(spec.key))
+    runs = sorted(job.key for job in desk.cell.jobs.values() if job.cron == spec.key)
+    for run in runs:
+        desk.do(PlaceTasks(run, (0,), ("m1",)))
+    return [kept(desk, run) for run in runs]
+
+
+def kept(desk: Desk, job: str) -> float:
+    there = desk.cell.jobs[job]
+    return attempt_spec(desk.cell, there, there.tasks[0]).keep_output_seconds
+
+
+def test_a_run_of_a_cron_has_its_output_kept(desk: Desk) -> None:
+    weekly = cron(schedule=WEEKLY, keep=5)
+    seconds = output_seconds(weekly, NOW.wall)
+    assert 35 * 86400 < seconds <= 42 * 86400
+    assert kept_of_run(desk, weekly) == [seconds]
+    assert kept(desk, "ann/web") == 0.0
+
+
+def test_each_stage_of_an_application_that_a_cron_runs_has_its_output_kept(desk: Desk) -> None:
+    desk.do(applied(stage("extract"), stage("load")))
+    assert kept_of_run(desk, of_app(keep=7)) == [output_seconds(of_app(keep=7), NOW.wall)] * 2
+
+
+def test_what_a_cron_that_was_removed_has_begun_is_as_any_other_job(desk: Desk) -> None:
+    kept_of_run(desk, cron())
+    (run,) = [job.key for job in desk.cell.jobs.values() if job.cron]
+    desk.do(RemoveCron("ann/nightly"))
+    assert kept(desk, run) == 0.0
