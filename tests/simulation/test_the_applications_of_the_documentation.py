@@ -90,6 +90,12 @@ def pipeline(*, strict: bool) -> ApplyApp:
     return read("pipeline.jsonnet", strict=str(strict).lower())
 
 
+def without_load() -> ApplyApp:
+    whole = read("pipeline.jsonnet", strict="false", prune=True)
+    stages = tuple(each for each in whole.documents if each.spec.key != LOAD)
+    return msgspec.structs.replace(whole, documents=stages)
+
+
 def any_app(chance: random.Random) -> str:
     return chance.choice([SHOP, PIPELINE])
 
@@ -98,6 +104,7 @@ WAYS: dict[Callable[[random.Random], Command], int] = {
     lambda chance: shop(chance.choice("12")): 4,
     lambda _: without_cron(): 1,
     lambda chance: pipeline(strict=chance.random() < 0.5): 4,
+    lambda _: without_load(): 1,
     lambda chance: UndoApp(any_app(chance), take_over=True, max_affected=ANYBODY): 3,
     lambda chance: RunApp(PIPELINE, chance.choice(["", "transform"])): 3,
     lambda _: RunCron(CLEAN_UP): 1,
@@ -150,6 +157,7 @@ class Course:
             str, Set[int] | None
         ] = {}  # at the end: tasks of the shop; None: there is no such job
         self.crons: dict[str, str] = {}  # and its crons, with the applications that they are of
+        self.left: set[str] = set()  # and the stages that are of the pipeline still
         self._world = world
         steps: dict[str, tuple[float, Command]] = {
             "stormy": (60.0, KillApp(PIPELINE, ANYBODY)),
@@ -157,7 +165,8 @@ class Course:
             "strict": (130.0, RunApp(PIPELINE)),
             "failed": (260.0, pipeline(strict=False)),
             "mended": (350.0, RunApp(PIPELINE, "transform")),
-            "again": (450.0, shop("2")),
+            "again": (440.0, without_load()),
+            "pruned": (450.0, shop("2")),
         }
         for name, (seconds, command) in steps.items():
             world.clock.after(STORM_SECONDS + seconds, functools.partial(self._go_on, name, command))
@@ -178,6 +187,7 @@ class Course:
             job = cell.jobs.get(key)
             self.down[key] = None if job is None else down_of(cell, observed, job)
         self.crons = {key: cron.app for key, cron in cell.crons.items()}
+        self.left = {key for key, job in cell.jobs.items() if job.app == PIPELINE}
 
     @property
     def _core(self) -> Core:
@@ -204,6 +214,8 @@ def test_what_they_are_to_be_they_are_in_the_end(seed: int) -> None:
     assert {WEB, TRANSFORM, LOAD} <= set(let_go(world))
     assert course.down == {DB: set(), WEB: set()}
     assert course.crons == {CLEAN_UP: SHOP}
+    assert course.left == {EXTRACT, TRANSFORM}
+    assert course.stages["pruned"] == course.stages["again"], "what is over is only let go of"
 
     failed, mended, again = (course.stages[name] for name in ("failed", "mended", "again"))
     assert [failed[key].ending for key in STAGES] == [Ending.FINISH, Ending.FAIL, None]
