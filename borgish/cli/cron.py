@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,6 +15,8 @@ from borgish.wire.api import Accepted
 from borgish.wire.api_crons import CronDetail, CronRunView, CronStageView, CronView
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from borgish.client import Client
     from borgish.spec.job import JobSpec
 
@@ -24,10 +27,13 @@ Name = Annotated[str, typer.Argument(metavar="CRON", help="Cron, as user/cron or
 
 @app.command("list")
 def list_(context: typer.Context, at: AtOption = "", output: FormOption = Form.TABLE) -> None:
-    """List the crons: when each is due next, and what became of its last run."""
+    """List the crons: when each is due next, and what became of its last run.
+
+    With -o wide, json or yaml the next five times are shown.
+    """
     from borgish.cli.lookup import every_cron
 
-    crons = every_cron(client_at(context, at, output))
+    crons = every_cron(client_at(context, at, output), times=output not in (Form.TABLE, Form.NAME))
     none = "no crons; `borgctl job submit FILE` of a file with kind: cron sets one"
     show_list(crons, CRON_COLUMNS, output, lambda cron: cron.name, none)
 
@@ -86,17 +92,42 @@ def _path(cron: str, *verb: str) -> str:
     return quoted("crons", *cron.split("/"), *verb)
 
 
-def due_text(moment: str | None, time_zone: str) -> str:
-    """Return a moment as the clocks of a cron's time zone show it: ``2026-11-22 02:00 CET``."""
+def due_text(moment: str | None, time_zone: str, schedule: str = "") -> str:
+    """Return a moment as the clocks of a cron's time zone show it: ``2026-11-22 02:00 CET``; with the seconds
+    of a schedule that has some."""
     if moment is None:
         return "-"
+    text = _shown(moment, time_zone).strftime("%Y-%m-%d %H:%M:%S %Z")
+    return text if _has_seconds(schedule) else text.replace(":00 ", " ")
+
+
+def _shown(moment: str, time_zone: str) -> "datetime":
     from datetime import datetime
     from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
     at = datetime.fromisoformat(moment)
     with suppress(ZoneInfoNotFoundError, ValueError):  # this host may have fewer than the master's
         at = at.astimezone(ZoneInfo(time_zone))
-    return at.strftime("%Y-%m-%d %H:%M:%S %Z").replace(":00 ", " ")
+    return at
+
+
+def _has_seconds(schedule: str) -> bool:
+    fields = schedule.split()
+    return len(fields) == 6 and fields[0] != "0"
+
+
+def _due(cron: CronView, moment: str | None) -> str:
+    return due_text(moment, cron.time_zone, cron.schedule)
+
+
+def _then(cron: CronView) -> str:
+    """Return when a cron is due after its next time, of each only what differs from the one before."""
+    words = []
+    shown = [_shown(each, cron.time_zone) for each in cron.times]
+    for before, at in pairwise(shown):
+        day = "" if at.date() == before.date() else "%m-%d " if at.year == before.year else "%Y-%m-%d "
+        words.append(at.strftime(f"{day}%H:%M{':%S' * _has_seconds(cron.schedule)}"))
+    return ", ".join(words)
 
 
 def _run_text(run: CronRunView | CronStageView | None) -> str:
@@ -130,8 +161,9 @@ def _began_none(cron: CronView) -> bool:
 CRON_COLUMNS: tuple[Column[CronView], ...] = (
     Column("NAME", lambda cron: cron.name, _style),
     Column("SCHEDULE", lambda cron: cron.schedule),
-    Column("NEXT", lambda cron: due_text(cron.next, cron.time_zone)),
-    Column("LAST", lambda cron: due_text(cron.last, cron.time_zone)),
+    Column("NEXT", lambda cron: _due(cron, cron.next)),
+    Column("THEN", _then, wide=True),
+    Column("LAST", lambda cron: _due(cron, cron.last)),
     Column("RUN", lambda cron: _run_text(cron.run), _style),
     Column("KEPT", lambda cron: f"{cron.runs - cron.live}/{cron.keep}", right=True),
     Column("LIVE", lambda cron: str(cron.live), right=True),
@@ -166,7 +198,7 @@ def _program(spec: "JobSpec") -> str:
 def cron_in_full(detail: CronDetail) -> str:
     """Return one cron as people read it."""
     cron = detail.cron
-    times = [due_text(each, cron.time_zone) for each in detail.times]
+    times = [_due(cron, each) for each in detail.times]
     parts = [
         fields(
             [
@@ -175,7 +207,7 @@ def cron_in_full(detail: CronDetail) -> str:
                 ("state", f"paused by {cron.paused}" if cron.paused else "active"),
                 ("next", times[0] if times else "never"),
                 *(("", each) for each in times[1:]),
-                ("last", f"{due_text(cron.last, cron.time_zone)}" if cron.last else ""),
+                ("last", _due(cron, cron.last) if cron.last else ""),
                 ("note", cron.note),
                 ("late", _late(cron)),
                 ("overlap", detail.overlap),

@@ -217,9 +217,9 @@ def every_budget(client: "Client") -> list[BudgetView]:
     return list(every(client, "/v1/budgets", {}, BudgetList))
 
 
-def every_cron(client: "Client") -> list[CronView]:
-    """Return all crons."""
-    return list(every(client, "/v1/crons", {}, CronList))
+def every_cron(client: "Client", *, times: bool = False) -> list[CronView]:
+    """Return all crons; with their next five ``times``, where these are asked for."""
+    return list(every(client, "/v1/crons", {"times": True} if times else {}, CronList))
 
 
 def every_task(client: "Client", *, job: str = "", machine: str = "", state: str = "") -> list[TaskView]:

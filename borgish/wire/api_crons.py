@@ -45,6 +45,7 @@ class CronView(msgspec.Struct, frozen=True, omit_defaults=True):
     among: int = 0  # so many crons were due then, more than begin in a second; 0: as many as do
     generation: int = 0  # when somebody last decided about it; see ``JobView``
     app: str = ""  # user/application, of whose stages each run is a copy; "": each run is a job
+    times: tuple[str, ...] = ()  # when it is due, ``next`` first; in a list that was asked for with them
 
 
 class CronDetail(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -11,8 +11,8 @@ from borgish.vocabulary import Outcome, State
 from borgish.wire.api_crons import CronDetail, CronRunView, CronStageView, CronView
 
 
-def cron_view(cell: Cell, cron: Cron) -> CronView:
-    """Return one line about a cron."""
+def cron_view(cell: Cell, cron: Cron, *, with_times: bool = False) -> CronView:
+    """Return one line about a cron. ``with_times``: with its next times, which take 0.2 to 0.7 ms."""
     there = runs(cell, cron.key)
     latest = there[-1] if there else None
     spec = cron.spec
@@ -33,7 +33,12 @@ def cron_view(cell: Cell, cron: Cron) -> CronView:
         among=cron.among,
         generation=cron.generation,
         app=spec.app_key,
+        times=tuple(map(instant, _times(cron))) if with_times and cron.next else (),
     )
+
+
+def _times(cron: Cron) -> list[float]:
+    return [cron.next, *cron.spec.times.next_times(cron.next, TIMES_SHOWN - 1)]
 
 
 def cron_detail(cell: Cell, cron: Cron, now: Now, *, secrets: bool) -> CronDetail:

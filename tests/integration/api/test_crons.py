@@ -1,11 +1,14 @@
 """The routes of crons: who may use them, what they take, what they answer."""
 
+import msgspec
 import pytest
 
+from borgish.api.crons import WITH_TIMES_MAX
 from borgish.cell.apply import apply_entry
 from borgish.cell.commands import PauseCron, RemoveCron, ResumeCron, RunCron, SetCron
 from borgish.cell.crons import Cron
 from borgish.cell.events import CronFired, CronSet, Entry, JobSubmitted
+from borgish.cli.lookup import every_cron
 from borgish.client import Client, quoted
 from borgish.errors import Forbidden, Invalid, NotFound
 from borgish.spec.cron import read_cron
@@ -67,5 +70,23 @@ def test_it_is_shown_with_its_runs_and_without_its_secrets(api: RunningApi, admi
     assert shown.spec.env == {"A": "secret"}
     assert api.client("bgt_bob").get(PATH, None, CronDetail).spec.env == {"A": "***"}
     assert admin.get("/v1/crons", None, CronList).items == (shown.cron,)
+    (with_times,) = admin.get("/v1/crons", {"times": True}, CronList).items
+    assert len(with_times.times) == 5
+    assert with_times.times[0] == with_times.next
     with pytest.raises(NotFound, match="no cron ann/other"):
         admin.get(quoted("crons", "ann", "other"), None, CronDetail)
+
+
+def test_a_page_with_times_is_short(api: RunningApi, admin: Client) -> None:
+    cell, at = api.master.cell, NOW.wall
+    job = NIGHTLY.job
+    crons = [
+        msgspec.structs.replace(NIGHTLY, job=msgspec.structs.replace(job, name=f"nightly-{number:02}"))
+        for number in range(WITH_TIMES_MAX + 1)
+    ]
+    events = tuple(CronSet(Cron(each, at, "ann", next=at + 1.0)) for each in crons)
+    api.do(lambda: apply_entry(cell, Entry(cell.position + 1, at, 1, 1, "ann", "test", events)))
+    assert len(admin.get("/v1/crons", None, CronList).items) == len(crons)
+    first = admin.get("/v1/crons", {"times": True}, CronList)
+    assert len(first.items) == WITH_TIMES_MAX
+    assert [cron.name for cron in every_cron(admin, times=True)] == [each.key for each in crons]

@@ -42,6 +42,31 @@ def test_the_list_says_what_became_of_it(
         assert words in shown
 
 
+def test_the_wide_list_asks_for_the_next_times_and_shows_what_differs_of_each(
+    master: FakeMaster, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    times = ("2026-12-31T22:00:00.000Z", "2026-12-31T22:30:00.000Z", "2026-12-31T23:00:00.000Z")
+    later = (*times, "2027-01-02T23:00:00.000Z")
+    master.answers["GET /v1/crons"] = CronList((msgspec.structs.replace(CRON, next=times[0], times=later),))
+    assert run("cron", "list", "-o", "wide") == 0
+    assert "2026-12-31 23:00 CET  23:30, 2027-01-01 00:00, 01-03 00:00 " in capsys.readouterr().out
+    assert run("cron", "list", "-o", "json") == 0
+    assert run("cron", "list") == 0
+    assert [asked.query.get("times") for asked in master.asked] == ["true", "true", None]
+
+
+def test_a_schedule_with_seconds_is_shown_with_them(
+    master: FakeMaster, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    times = ("2026-11-23T17:16:00.000Z", "2026-11-23T17:16:10.000Z")
+    zone = {"schedule": "*/10 * * * * *", "time_zone": "UTC"}
+    cron = msgspec.structs.replace(CRON, **zone, next=times[0], last=times[0], times=times)
+    master.answers["GET /v1/crons"] = CronList((cron,))
+    assert run("cron", "list", "-o", "wide") == 0
+    shown = capsys.readouterr().out
+    assert "2026-11-23 17:16:00 UTC  17:16:10  2026-11-23 17:16:00 UTC" in shown
+
+
 def test_one_is_shown_with_its_times_and_runs(
     master: FakeMaster, run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
