@@ -247,6 +247,7 @@ def _read_app(document: _Document, reading: _Reading) -> AppSpec | None:
         first = reading.app[0].where
         message = f"a second application (kind: {APP_KIND}); the first is in {first}"
         document.place.report(document.root, message, "apply each application by itself")
+        reading.scope.known = False  # its variables are not those of the others, which may be of it
         return None
     given: dict[str, Any] = {}
     try:

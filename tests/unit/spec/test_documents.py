@@ -129,6 +129,12 @@ def test_two_applications() -> None:
     ]
 
 
+def test_a_second_application_hides_no_variables_of_its_jobs() -> None:
+    other = "kind: app\nname: b\nvars: {release: x}\n---\nname: web\nrun: ['{{var.release}}']\n"
+    (mistake,) = wrong(APP, other)
+    assert mistake.message.startswith("a second application")
+
+
 def test_all_belong_to_one_user() -> None:
     assert read(f"{DB}user: bob\n", f"{WEB}user: bob\n").user == "bob"
     assert read(f"{APP}user: bob\n", DB).jobs[0].spec.key == "bob/db"
