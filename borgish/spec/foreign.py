@@ -4,6 +4,7 @@ for each of their fields.
 
 import json
 import re
+from collections.abc import Iterable
 
 from borgish.spec.document import Mapping, Node, Scalar, Sequence, child_of
 from borgish.spec.kinds import text_at
@@ -38,7 +39,7 @@ def foreign(roots: tuple[Node, ...]) -> tuple[Node, str, str] | None:
     if len(manifests) > 1 and kinds:
         more = ", ..." * (len(kinds) > _NAMED_MAX)
         what = f"a file of {len(manifests)} Kubernetes manifests ({', '.join(kinds[:_NAMED_MAX])}{more})"
-        hints = [_kubernetes(node, "")[1] for node in manifests if _container(node)]
+        hints = [_kubernetes(node)[1] for node in manifests if _is_workload(node)]
         hint = f"the first workload, {hints[0]}" if hints else hint
     return root, what, hint
 
@@ -54,7 +55,7 @@ def _one(root: Node) -> tuple[str, str] | None:
         hint = f"`kubectl kustomize` shows what it becomes; each workload of that is a job; {_FORMAT}"
         return "a kustomization of Kubernetes", hint
     if kind and "apiVersion" in keys:
-        return _kubernetes(root, kind)
+        return _kubernetes(root)
     if {"apiVersion", "name", "version"} <= keys:
         return "the Chart.yaml of a Helm chart", f"each workload of the chart is a job of its own; {_FORMAT}"
     if isinstance(child_of(root, "image"), Mapping) and keys & {"replicaCount", "ingress", "serviceAccount"}:
@@ -62,7 +63,8 @@ def _one(root: Node) -> tuple[str, str] | None:
     if isinstance(child_of(root, "Job", "TaskGroups") or child_of(root, "TaskGroups"), Sequence):
         return "a Nomad job file", _REWRITE
     if isinstance(services, Mapping):
-        jobs = [_job(name.text, "", service) for name, service in services.items[:_NAMED_MAX]]
+        some = services.items[:_NAMED_MAX]
+        jobs = [_job(name.text, "", service, _after(service)) for name, service in some]
         hint = f"each service is a job of its own, like {' and '.join(jobs)}; {_FORMAT}"
         is_stack = any(child_of(it, field) for _, it in services.items for field in _STACK_FIELDS)
         return ("a Docker stack (a Compose file)" if is_stack else "a Docker Compose file"), hint
@@ -82,14 +84,35 @@ def _manifests(root: Node) -> tuple[Node, ...]:
     return (root,)
 
 
-def _kubernetes(root: Node, kind: str) -> tuple[str, str]:
+_CRON_JOB = "CronJob"
+_WORKLOADS = {"Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "Job", "Pod", _CRON_JOB}
+_SET_BY_COMMAND = {"PodDisruptionBudget": "budget", "ResourceQuota": "quota"}
+"""What is no file of borgish, and has a command."""
+
+
+def _is_workload(root: Node) -> bool:
+    return text_at(root, "kind") in _WORKLOADS or _container(root) is not None
+
+
+def _kubernetes(root: Node) -> tuple[str, str]:
+    kind = text_at(root, "kind")
     what = f"a Kubernetes {kind[:40]}"
-    template, container = _template(root), _container(root)
-    if container is None:
-        return what, f"borgish has jobs, machines and quotas, and nothing like this; {_FORMAT}"
-    replicas = text_at(root, "spec", "replicas") or text_at(template, "spec", "completions")
-    job = _job(text_at(root, "metadata", "name"), replicas, container)
-    return what, f"as a job file it begins {job}; {_FORMAT}"
+    if command := _SET_BY_COMMAND.get(kind):
+        return what, f"`borgctl {command} set` does what it is for; {_FORMAT}"
+    if not _is_workload(root):
+        has = "jobs, cron jobs, applications, machines, quotas and budgets"
+        return what, f"borgish has {has}, and nothing like this; {_FORMAT}"
+    replicas = text_at(root, "spec", "replicas") or text_at(_template(root), "spec", "completions")
+    own = _cron_parts(root) if kind == _CRON_JOB else []
+    job = _job(text_at(root, "metadata", "name"), replicas, _container(root), own)
+    return what, f"as a {'cron job' if own else 'job'} file it begins {job}; {_FORMAT}"
+
+
+def _cron_parts(root: Node) -> list[str]:
+    """Return what a cron job has that a job has not."""
+    schedule, zone = text_at(root, "spec", "schedule"), text_at(root, "spec", "timeZone")
+    parts = ["kind: cron", f"schedule: {json.dumps(schedule[:_TEXT_MAX] or '30 2 * * mon-fri')}"]
+    return [*parts, *([f"time_zone: {json.dumps(zone[:_TEXT_MAX])}"] if zone else [])]
 
 
 def _template(root: Node) -> Node:
@@ -103,15 +126,38 @@ def _container(root: Node) -> Node | None:
     return containers.items[0] if isinstance(containers, Sequence) and containers.items else None
 
 
-def _job(name: str, tasks: str, container: Node) -> str:
-    """Return a job file, as a flow mapping, of what a container or a service has in common with one."""
-    parts = [f"name: {name[:_TEXT_MAX] or 'NAME'}", *([f"tasks: {tasks}"] if tasks.isdecimal() else [])]
+def _job(name: str, tasks: str, container: Node | None, own: Iterable[str] = ()) -> str:
+    """Return a job file, as a flow mapping, of what a container or a service has in common with one, and of
+    some fields more."""
+    parts = [f"name: {name[:_TEXT_MAX] or 'NAME'}", *([f"tasks: {tasks}"] if tasks.isdecimal() else []), *own]
     if image := text_at(container, "image")[:_TEXT_MAX]:
         parts.append(f"image: {json.dumps(image)}")
     run = [*_words(child_of(container, "command")), *_words(child_of(container, "args"))][:_TEXTS_MAX]
     if run or not image:
         parts.append(f"run: {json.dumps(run or ['PROGRAM'])}")
     return f"{{{', '.join(parts)}}}"
+
+
+def _after(service: Node) -> list[str]:
+    """Return which jobs a service of a compose file starts after."""
+    others = child_of(service, "depends_on")
+    if isinstance(others, Sequence):
+        names = [(name, "") for name in _words(others)]
+    elif isinstance(others, Mapping):
+        names = [(key.text, text_at(node, "condition")) for key, node in others.items]
+    else:
+        return []
+    entries = [
+        _entry(name[:_TEXT_MAX], _CONDITIONS.get(condition, "up")) for name, condition in names[:_NAMED_MAX]
+    ]
+    return [f"after: [{', '.join(entries)}]"] if entries else []
+
+
+_CONDITIONS = {"service_healthy": "healthy", "service_completed_successfully": "finished"}
+
+
+def _entry(name: str, until: str) -> str:
+    return f"{{job: {name}, until: {until}}}"
 
 
 def _words(node: Node | None) -> list[str]:

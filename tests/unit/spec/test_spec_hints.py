@@ -3,6 +3,7 @@
 import pytest
 
 from borgish.errors import Invalid, Mistake
+from borgish.spec.cron import read_cron
 from borgish.spec.read import read_job
 
 DEPLOYMENT = """
@@ -20,7 +21,10 @@ CRON_JOB = """
 apiVersion: batch/v1
 kind: CronJob
 metadata: {name: backup}
-spec: {jobTemplate: {spec: {template: {spec: {containers: [{image: busybox, command: [sh]}]}}}}}
+spec:
+  schedule: "*/5 2 * * *"
+  timeZone: Europe/Berlin
+  jobTemplate: {spec: {template: {spec: {containers: [{image: busybox, command: [sh]}]}}}}
 ---
 apiVersion: v1
 kind: Service
@@ -28,7 +32,7 @@ kind: Service
 COMPOSE = """
 version: "3"
 services:
-  web: {image: nginx, ports: ["80:8080"]}
+  web: {image: nginx, ports: ["80:8080"], depends_on: [db]}
   db: {image: "postgres:15", command: postgres -c fsync=on}
 volumes: {data: {}}
 """
@@ -56,7 +60,7 @@ def hints(text: str) -> dict[str, str]:
         (
             CRON_JOB,
             "a file of 2 Kubernetes manifests (CronJob, Service)",
-            '{name: backup, image: "busybox", run: ["sh"]}',
+            '{name: backup, kind: cron, schedule: "*/5 2 * * *", time_zone: "Europe/Berlin", image:',
         ),
         (
             "apiVersion: v1\nkind: Service\nspec: {ports: [{port: 80}]}",
@@ -66,11 +70,29 @@ def hints(text: str) -> dict[str, str]:
         (
             COMPOSE,
             "a Docker Compose file",
-            '{name: web, image: "nginx"} and {name: db, image: "postgres:15", run:',
+            '{name: web, after: [{job: db, until: up}], image: "nginx"} and {name: db, image: "postgres',
+        ),
+        (
+            "apiVersion: batch/v1\nkind: CronJob\nmetadata: {name: backup}",
+            "a Kubernetes CronJob",
+            '{name: backup, kind: cron, schedule: "30 2 * * mon-fri", run: ["PROGRAM"]}',
+        ),
+        (
+            "apiVersion: apps/v1\nkind: Deployment\nspec: {replicas: 2}",
+            "a Kubernetes Deployment",
+            '{name: NAME, tasks: 2, run: ["PROGRAM"]}',
+        ),
+        (
+            "apiVersion: policy/v1\nkind: PodDisruptionBudget",
+            "a Kubernetes PodDisruptionBudget",
+            "`borgctl budget set`",
         ),
         ('job "web" {\n  datacenters = ["dc1"]\n}', "a Nomad job file", "in YAML"),
     ],
-    ids=["deployment", "cronjob", "service", "compose", "nomad"],
+    ids=[
+        *("deployment", "cronjob", "service", "compose"),
+        *("cronjob-without-container", "deployment-without-container", "budget", "nomad"),
+    ],
 )
 def test_files_of_other_systems_are_recognised(text: str, what: str, hint: str) -> None:
     (only,) = mistakes(text)
@@ -82,6 +104,25 @@ def test_what_is_suggested_for_another_system_s_file_is_a_job_file() -> None:
     (only,) = mistakes(DEPLOYMENT)
     suggested = only.hint.removeprefix("as a job file it begins ").partition("}")[0] + "}"
     assert read_job(suggested, "ann").tasks == 3
+
+
+def test_what_is_suggested_for_a_cron_job_is_a_cron_file() -> None:
+    (only,) = mistakes(CRON_JOB)
+    suggested = only.hint.partition("begins ")[2].partition("}")[0] + "}"
+    assert read_cron(suggested, "ann").schedule == "*/5 2 * * *"
+
+
+@pytest.mark.parametrize(
+    ("written", "until"),
+    [
+        ("[db, cache]", "[{job: db, until: up}, {job: cache, until: up}]"),
+        ("{db: {condition: service_healthy}}", "[{job: db, until: healthy}]"),
+        ("{db: {condition: service_completed_successfully}}", "[{job: db, until: finished}]"),
+    ],
+)
+def test_what_a_service_of_a_compose_file_depends_on_it_starts_after(written: str, until: str) -> None:
+    (only,) = mistakes(f"services: {{web: {{image: nginx, depends_on: {written}}}}}")
+    assert f"{{name: web, after: {until}, image" in only.hint
 
 
 def test_a_hostile_file_of_another_system_gives_a_short_hint() -> None:
