@@ -22,6 +22,7 @@ from borgish.vocabulary import BODY_BYTES_MAX
 
 NODES_MAX = 50_000
 DEPTH_MAX = 32
+APPLY_HINT = "`borgctl apply FILE` takes {}, and `borgctl apply --dry-run FILE` shows what that would change"
 EMPTY_HINT = "a job needs name: NAME and run: [program, argument]"
 
 # Both make the same events; the one in C, which not every system has, is ten times quicker.
@@ -95,7 +96,7 @@ class Parsed(msgspec.Struct, frozen=True):
     def only(self) -> Node:
         """Return the document of a text that is to have one. Raises Invalid where there is none."""
         if len(self.parts) > 1:
-            second, hint = self.parts[1], "`borgctl apply` takes several; submit takes a file of one job"
+            second, hint = self.parts[1], f"{APPLY_HINT.format('several')}; submit takes a file of one job"
             self.found.report(second.line, second.column, "a second document (after ---)", hint)
         if self.whole and not self.parts:
             self.found.report(1, 1, "the file is empty", EMPTY_HINT)

@@ -15,6 +15,7 @@ import msgspec
 from borgish.bands import DEFAULT_BANDS, Bands
 from borgish.resources import Amounts, Resources
 from borgish.spec.document import (
+    APPLY_HINT,
     EMPTY_HINT,
     Mapping,
     Node,
@@ -87,7 +88,7 @@ def refuse_foreign(parsed: Parsed) -> None:
         found.only(1, 1, f"this is {other[0]}, not a job file of borgish", other[1])
 
 
-_APPLY_HINT = "`borgctl apply FILE` takes it"
+_APPLY_HINT = APPLY_HINT.format("it")
 
 
 def _only_job(parsed: Parsed) -> Node:

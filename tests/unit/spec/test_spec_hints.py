@@ -125,6 +125,13 @@ def test_what_a_service_of_a_compose_file_depends_on_it_starts_after(written: st
     assert f"{{name: web, after: {until}, image" in only.hint
 
 
+@pytest.mark.parametrize("text", ["kind: app\nname: x", "name: a\nrun: [x]\n---\nname: b", "[{name: a}]"])
+def test_a_file_that_apply_takes_is_shown_by_it_too(text: str) -> None:
+    (only,) = mistakes(text)
+    assert "`borgctl apply FILE`" in only.hint
+    assert "`borgctl apply --dry-run FILE`" in only.hint
+
+
 def test_a_hostile_file_of_another_system_gives_a_short_hint() -> None:
     long = "x" * 10_000
     (only,) = mistakes(f"services: {{{long}: {{image: {long}, command: {long}}}, b: [], c: 1, d: 2}}")
