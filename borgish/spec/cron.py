@@ -16,7 +16,7 @@ import yaml
 
 from borgish.bands import DEFAULT_BANDS, Bands
 from borgish.spec.document import Node, Scalar, child_of, parse_all
-from borgish.spec.fields import JOB_FIELDS, document_schema, job_schema, with_variables
+from borgish.spec.fields import JOB_FIELDS, RESTART_OF_RUN, document_schema, job_schema, with_variables
 from borgish.spec.job import JobSpec, Restart
 from borgish.spec.kinds import (
     Choice,
@@ -209,7 +209,14 @@ _OWN_FIELDS = (
     Field("keep", Whole(1, RUNS_KEPT_MAX), "so many runs that are over are kept; 5 unless given"),
     Field("app", _AppName(), "the application whose stages each run is a copy of, instead of a job"),
 )
-CRON_FIELDS = (*_OWN_FIELDS, *(field for field in JOB_FIELDS if field.name != "kind"))
+CRON_FIELDS = (
+    *_OWN_FIELDS,
+    *(
+        msgspec.structs.replace(field, kind=RESTART_OF_RUN) if field.name == "restart" else field
+        for field in JOB_FIELDS
+        if field.name != "kind"
+    ),
+)
 CRON: Record[Values] = Record("the cron", CRON_FIELDS, "name: nightly", lambda values: values)
 _ALSO_OF_APP = ("name", "user")
 """Fields of a job that a cron with ``app`` has, too."""

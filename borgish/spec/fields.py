@@ -135,6 +135,10 @@ def _restart_example(text: str) -> str:
     return f"{{policy: {docker.get(word) or nearest(word, RestartPolicy) or RestartPolicy.ON_FAILURE}}}"
 
 
+def _restart_of_run_example(text: str) -> str:
+    return _restart_example(text).replace(RestartPolicy.ALWAYS, RestartPolicy.ON_FAILURE)
+
+
 RESTART = Record(
     "restart",
     RESTART_FIELDS,
@@ -142,6 +146,10 @@ RESTART = Record(
     _make_restart,
     one=_restart_example,
 )
+RESTART_OF_RUN = Record(
+    "restart", RESTART_FIELDS, "{policy: on_failure}, or never", _make_restart, one=_restart_of_run_example
+)
+"""Of what comes to an end, as each run of a cron does."""
 
 _ON_EXIT_FIELDS = (
     Field(

@@ -275,7 +275,10 @@ def check_handover(values: Values) -> None:
         place.report(node, "an alloc set runs no program, so nothing is handed over", "remove it")
     elif given.get("restart", Restart()).policy is not RestartPolicy.ALWAYS:
         message = "only the tasks of a service are handed over, and this job runs to completion"
-        place.report(node, message, "remove it, or write restart: {policy: always}")
+        is_cron = given.get("kind") is CronKind.CRON
+        place.report(
+            node, message, "remove it" if is_cron else "remove it, or write restart: {policy: always}"
+        )
     if given.get("exclusive"):
         message = "a second process of an exclusive task never runs, so none can take over from the first"
         place.report(node, message, "remove handover, or exclusive")

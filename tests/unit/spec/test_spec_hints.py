@@ -157,6 +157,16 @@ def test_a_restart_policy_as_a_single_word_gets_its_mapping(word: str, policy: s
     assert f"{{policy: {policy}" in hints(f"restart: {word}")["restart"]
 
 
+@pytest.mark.parametrize("word", ["always", "unless-stopped", "OnFailure", "no", "x"])
+def test_what_a_cron_is_told_of_its_restart_is_accepted(word: str) -> None:
+    text = "{kind: cron, name: tick, schedule: '@daily', run: [x], restart: %s}"
+    with pytest.raises(Invalid) as caught:
+        read_cron(text % word, "ann")
+    (mistake,) = caught.value.mistakes
+    hint = mistake.hint.removeprefix("write ")
+    assert read_cron(text % hint, "ann").job.restart.policy in ("on_failure", "never")
+
+
 @pytest.mark.parametrize("port", ["80:8080", "127.0.0.1:80:8080", "53/udp", "8000-8010", "8080"])
 def test_numbered_ports_are_told_to_get_a_name(port: str) -> None:
     assert "ports: [http]" in hints(f'ports: ["{port}"]')["ports[0]"]
