@@ -50,11 +50,13 @@ def until_of(cell: Cell, after: After) -> Until | None:
     if after.until is not None:
         return after.until
     job = cell.jobs.get(after.job)
-    if job is None:
-        return None
-    if not job.spec.is_service and job.spec.kind is not JobKind.ALLOC_SET:
+    return _until_by(job.spec) if job is not None else None
+
+
+def _until_by(spec: JobSpec) -> Until:
+    if not spec.is_service and spec.kind is not JobKind.ALLOC_SET:
         return Until.FINISHED
-    return Until.HEALTHY if job.spec.health is not None else Until.UP
+    return Until.HEALTHY if spec.health is not None else Until.UP
 
 
 def is_met(cell: Cell, observed: Observed, after: After, now: Now) -> bool:
@@ -170,9 +172,10 @@ def why_unmet(cell: Cell, observed: Observed, after: After, now: Now) -> str:
     return f"{first}; {len(found) - 1} more not {until}" if len(found) > 1 else first
 
 
-def after_words(cell: Cell, after: After) -> str:
-    """Return what is waited for: ``alice/db (up)``."""
-    until = until_of(cell, after)
+def after_words(cell: Cell, after: After, beside: Mapping[str, JobSpec] | None = None) -> str:
+    """Return what is waited for: ``alice/db (up)``. ``beside``: as of ``order_notes``."""
+    spec = beside.get(after.job) if beside else None
+    until = after.until or (_until_by(spec) if spec is not None else until_of(cell, after))
     return f"{after.job} ({until})" if until is not None else after.job
 
 
@@ -235,7 +238,7 @@ def order_notes(cell: Cell, spec: JobSpec, beside: Mapping[str, JobSpec] | None 
     """Say after what a job starts, and what of that cannot come by itself. ``beside``: jobs that are
     submitted with it, by key."""
     if spec.after:
-        words = ", ".join(after_words(cell, each) for each in spec.after)
+        words = ", ".join(after_words(cell, each, beside) for each in spec.after)
         yield f"it starts after {words}"
     for each in spec.after:
         if beside and each.job in beside:

@@ -149,6 +149,13 @@ def test_quotas_are_held_against_all_jobs_together(desk: Desk) -> None:
     assert desk.cell.demand.of(f"ann/{band}").cpu_millis == 300
 
 
+def test_who_starts_after_a_new_job_is_told_until_when(desk: Desk) -> None:
+    waits = document(spec("web", after=(After("ann/step"), After("ann/db"), After("ann/other"))))
+    jobs = document(batch("step")), document(spec("db")), waits
+    web = plan_apply(desk.cell, applied(*jobs), "ann", NOW).changes[-1]
+    assert web.notes[0] == "it starts after ann/step (finished), ann/db (up), ann/other"
+
+
 def test_what_has_no_document_stays_unless_it_is_pruned(desk: Desk) -> None:
     desk.do(applied(WEB, DB))
     decision = decide(desk.cell, desk.observed, applied(WEB), "ann", NOW)
