@@ -254,7 +254,8 @@ def _restart(cell: Cell, _o: Observed, command: RestartTasks, actor: str, now: N
     tried = forgotten(cell, job, chosen)  # also of those that wait: their user wants them to be tried now
     text = f"{task_count(len(running) + len(dead))} of {job.key} restarted"
     if at_once:
-        text = f"{text}; {task_count(len(ready))} waited for other jobs, and start without them"
+        starts = "starts" if len(ready) == 1 else "start"
+        text = f"{text}; {task_count(len(ready))} waited for other jobs and {starts} without them"
     if command.hurried or not running:
         check_affected(cell, stopped_with(cell, job, running), command.max_affected)
         evicted = (TasksEvicted(job.key, running, Eviction.RESTART, reason),) * bool(running)
