@@ -73,8 +73,6 @@ def decide_set(
         cron = again(before, spec, now.wall, actor)
     text = f"{spec.key} is {'set' if before is None else 'changed'}"
     notes = tuple(_warnings(cell, spec, now.wall, beside))
-    if before is not None and before.paused:
-        notes += (f"it stays paused until `borgctl cron resume {spec.key}`",)
     return Decision((CronSet(cron),), spec.key, f"{text}; {next_text(cron, now.wall)}", notes)
 
 
@@ -104,7 +102,7 @@ def again(before: Cron, spec: CronSpec, at: float, by: str) -> Cron:
 def next_text(cron: Cron, at: float) -> str:
     """Say when a cron is due next."""
     if cron.paused:
-        return f"it is paused by {cron.paused}"
+        return f"it stays paused, as {cron.paused} wanted, until `borgctl cron resume {cron.key}`"
     return next_times_text(cron.spec, max(at, cron.last))
 
 

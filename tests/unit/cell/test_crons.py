@@ -198,6 +198,12 @@ def test_what_is_paused_is_not_missed(days: Days) -> None:
     days.ask(SetCron(cron(schedule="* * * * *", missed=Missed.ALL, overlap=Overlap.ALLOW)))
     assert days.ask(PauseCron(KEY)).text == "ann/nightly is paused: no run begins"
     assert days.ask(PauseCron(KEY)).text == "ann/nightly is paused by ann already"
+    set_again = days.ask(SetCron(cron(schedule="* * * * *", overlap=Overlap.ALLOW)))
+    assert set_again.notes == ()
+    assert set_again.text == (
+        "ann/nightly is changed; it stays paused, as ann wanted, until `borgctl cron resume ann/nightly`"
+    )
+    days.ask(SetCron(cron(schedule="* * * * *", missed=Missed.ALL, overlap=Overlap.ALLOW)))
     days.past(150.0)
     assert (days.runs(), days.cron.next) == ([], 0.0)
     days.ask(ResumeCron(KEY))
