@@ -77,7 +77,8 @@ def jobs(view: SummaryView) -> Listing:
 
 
 def _grouped(view: SummaryView) -> Iterator[JobView | AppSummary]:
-    """Yield applications, each with its jobs that are not well after it, and jobs of none."""
+    """Yield applications, each with its jobs that are not well after it, and jobs of none; then those of
+    crons alone."""
     apps = {app.name: app for app in view.apps}
     members: dict[str, list[JobView]] = {}
     for job in view.jobs:
@@ -89,6 +90,7 @@ def _grouped(view: SummaryView) -> Iterator[JobView | AppSummary]:
             yield app
             jobs = members.pop(job.app)
             yield from (each for each in jobs if app.up < app.tasks and _job_role(each) in _TROUBLE)
+    yield from (app for app in view.apps if not app.jobs)
 
 
 def pending(view: SummaryView) -> Listing:
@@ -188,7 +190,12 @@ def _app(app: AppSummary, width: int, named: int) -> Line:
         piece(f"v{app.version}", _BAND_COLUMNS),
         piece(f"{app.up}/{app.tasks}", _UP_COLUMNS, right=True),
     ]
-    counts = ((app.jobs, "jobs"), (app.pending, "pending"), (app.failed, "failed"))
+    counts = (
+        (app.jobs, "job" if app.jobs == 1 else "jobs"),
+        (app.crons, "cron" if app.crons == 1 else "crons"),
+        (app.pending, "pending"),
+        (app.failed, "failed"),
+    )
     return line(pieces, width, ", ".join(f"{count} {word}" for count, word in counts if count))
 
 

@@ -449,6 +449,7 @@ class AppSummary(msgspec.Struct, frozen=True, omit_defaults=True):
     up: int
     pending: int = 0
     failed: int = 0
+    crons: int = 0
 
 
 class SummaryView(msgspec.Struct, frozen=True):
@@ -459,7 +460,7 @@ class SummaryView(msgspec.Struct, frozen=True):
     jobs: tuple[JobView, ...]  # those with trouble first, then the latest; at most 100
     pending: tuple[RefusalView, ...]  # at most 50
     events: tuple[EventView, ...]  # the latest last; at most 50
-    apps: tuple[AppSummary, ...] = ()  # those that ``jobs`` belong to, by name
+    apps: tuple[AppSummary, ...] = ()  # by name: those that ``jobs`` belong to, and of crons alone 20
 
 
 class Page(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -34,6 +34,7 @@ JOBS_SHOWN = 100
 REFUSALS_SHOWN = 50
 EVENTS_SHOWN = 50
 PAUSED_SHOWN = 10
+CRON_APPS_SHOWN = 20
 
 
 class Daemon(msgspec.Struct, frozen=True):
@@ -121,8 +122,14 @@ def summary_view(
         ),
         pending=tuple(islice(chain.from_iterable(refusals.values()), REFUSALS_SHOWN)),
         events=tuple(events[-EVENTS_SHOWN:]),
-        apps=tuple(_apps(cell, tally, {job.app for job in jobs if job.app})),
+        apps=tuple(_apps(cell, tally, {job.app for job in jobs if job.app}.union(_of_crons(cell)))),
     )
+
+
+def _of_crons(cell: Cell) -> Iterator[str]:
+    """Yield applications of crons alone, whose line is that of none of their jobs."""
+    found = (key for key, app in cell.apps.items() if app.present.crons and not app.present.documents)
+    return islice(found, CRON_APPS_SHOWN)
 
 
 def _apps(cell: Cell, tally: Tally, chosen: Set[str]) -> Iterator[AppSummary]:
@@ -140,6 +147,7 @@ def _apps(cell: Cell, tally: Tally, chosen: Set[str]) -> Iterator[AppSummary]:
             up=sum(tally.up(job.key) + job.finished for job in jobs),
             pending=sum(job.pending for job in jobs),
             failed=sum(job.failed for job in jobs),
+            crons=sum(spec.key in cell.crons for spec in cell.apps[key].present.crons),
         )
 
 

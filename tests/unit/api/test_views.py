@@ -8,13 +8,16 @@ from borgish.api.views.tally import Tally
 from borgish.api.views.tasks import task_view
 from borgish.api.views.why import why_job
 from borgish.cell.commands import Observe, SeenAttempt, SeenProgram
-from borgish.cell.model import exit_text
+from borgish.cell.crons import Cron
+from borgish.cell.model import App, AppVersion, exit_text
 from borgish.cell.observed import Observed, SeenMachine, record_report
 from borgish.resources import Resources
+from borgish.spec.app import AppSpec
+from borgish.spec.cron import read_cron
 from borgish.spec.job import JobSpec
 from borgish.text import has_index, instant, instant_or_none, read_indexes, show_indexes, tasks_text
 from borgish.vocabulary import OUTCOMES, Band, Ending, Outcome, Phase, State
-from borgish.wire.api import ProgramView
+from borgish.wire.api import AppSummary, ProgramView
 from tests.unit.api.cells import (
     LARGE,
     NOW,
@@ -227,6 +230,17 @@ def test_summary_shows_trouble_first_and_fits_a_screen() -> None:
     assert len(summary.machines) == 100
     assert [j.name for j in summary.jobs] == ["ann/sum", "ann/web", "bob/db"]
     assert len(summary.pending) == 1
+
+
+def test_an_application_of_crons_alone_is_in_the_summary() -> None:
+    cell, observed, tally = small_cell(), small_observed(), Tally()
+    spec = read_cron("{kind: cron, name: nightly, schedule: '@daily', run: [x]}", "ann")
+    version = AppVersion(AppSpec("tidy", "ann"), (), NOW.wall, "ann", (spec,))
+    cell.apps["ann/tidy"] = App("ann/tidy", 5, version)
+    cell.crons[spec.key] = Cron(spec, NOW.wall, "ann", app="ann/tidy")
+    status = status_view(cell, observed, tally, Daemon(NOW.wall, "memory"), NOW)
+    summary = summary_view(cell, observed, tally, status, small_refusals(), (), NOW)
+    assert summary.apps == (AppSummary("ann/tidy", 1, 0, 0, 0, crons=1),)
 
 
 def test_a_job_tells_which_of_its_tasks_crash_loops() -> None:

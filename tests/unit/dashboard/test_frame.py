@@ -119,6 +119,16 @@ def test_an_application_that_is_well_is_one_line() -> None:
     assert "6/6" in rows[1]
 
 
+def test_an_application_is_shown_with_its_crons_and_without_jobs_too() -> None:
+    apps = AppSummary("ann/shop", 4, 1, 3, 3, crons=2), AppSummary("ann/tidy", 1, 0, 0, 0, crons=1)
+    job = summaries.job(name="ann/db", app="ann/shop")
+    view = SummaryView(summaries.status(jobs=1), (), (job,), (), (), apps)
+    rows = ["".join(piece.text for piece in row).rstrip() for row in lists.jobs(view).draw(80, 9)]
+    assert [row.split()[0] for row in rows[1:]] == ["ann/shop", "ann/tidy"]
+    assert rows[1].endswith(" 1 job, 2 crons")
+    assert rows[2].endswith(" 1 cron")
+
+
 def test_of_an_application_with_trouble_the_jobs_that_have_it_are_below() -> None:
     sick = summaries.job(name="ann/web", app="ann/shop", up=1, reason="its probe failed")
     jobs = (sick, summaries.job(name="bob/x"), summaries.job(name="ann/db", app="ann/shop"))
