@@ -244,10 +244,11 @@ def order_notes(cell: Cell, spec: JobSpec, beside: Mapping[str, JobSpec] | None 
         if beside and each.job in beside:
             continue
         job = cell.jobs.get(each.job)
+        bound = f", and fails after {show_seconds(each.within_seconds)}" if each.within_seconds else ""
         if job is None:
-            yield f"there is no job {each.job} yet: it waits until that is submitted"
+            yield f"there is no job {each.job} yet: it waits until that is submitted{bound}"
         elif each.until is Until.FINISHED and job.spec.is_service:
-            yield f"{each.job} is a service and never finishes: it waits until that is another job"
+            yield f"{each.job} is a service and never finishes: it waits until that is another job{bound}"
 
 
 def check_order(cell: Cell, specs: Mapping[str, JobSpec]) -> None:

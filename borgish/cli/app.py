@@ -317,7 +317,7 @@ def _cron_words(cron: CronView) -> str:
 
     due = "never due"
     if cron.next:
-        due = f"next {due_text(cron.next, cron.time_zone)}"
+        due = f"next {due_text(cron.next, cron.time_zone, cron.schedule)}"
     elif cron.paused:
         due = f"paused by {cron.paused}"
     return f"{cron.name.partition('/')[2]} ({due})"

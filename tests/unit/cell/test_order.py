@@ -11,7 +11,7 @@ from borgish.cell.commands import ForgetJob, KillTasks, RestartTasks, ScaleJob, 
 from borgish.cell.diff import difference
 from borgish.cell.model import Cell, Rollout, Snapshot
 from borgish.cell.observed import MISSES_MAX, Miss
-from borgish.cell.order import UP_SECONDS, check_order, is_met, why_unmet
+from borgish.cell.order import UP_SECONDS, check_order, is_met, order_notes, why_unmet
 from borgish.errors import Conflict, NotFound
 from borgish.master.core import STALL_SECONDS, Core
 from borgish.master.step import PollsMissed
@@ -606,3 +606,11 @@ def test_what_comes_only_when_somebody_does_something_is_told_apart() -> None:
     assert not needs_somebody()
     lived.ended(DB, 0, Ending.FAIL)
     assert needs_somebody()
+
+
+@pytest.mark.parametrize(
+    ("within_seconds", "end"), [(0.0, "submitted"), (600.0, "submitted, and fails after 10m")]
+)
+def test_who_waits_for_what_is_not_there_is_told_for_how_long(within_seconds: float, end: str) -> None:
+    _, note = order_notes(Lived().cell, web(Until.UP, within_seconds))
+    assert note == f"there is no job ann/db yet: it waits until that is {end}"
