@@ -22,6 +22,9 @@ Params: TypeAlias = dict[str, str | int | bool | None]
 LIMIT_MAX = 10_000
 _AT_ONCE_MAX = 1000
 
+_OF_APPLICATIONS = {"apply", "undo application", "run application", "kill application"}
+"""What is asked of many jobs at once."""
+
 
 class Line(msgspec.Struct, frozen=True):
     """One thing that happened by an entry of the journal; none where it changed nothing."""
@@ -32,7 +35,11 @@ class Line(msgspec.Struct, frozen=True):
     @property
     def what(self) -> str:
         """What happened, or the answer that was given."""
-        return self.event.text if self.event else self.entry.text
+        if self.event is not None:
+            return self.event.text
+        # What follows in the answer of an application are notes, one for each job.
+        is_long = self.entry.asked in _OF_APPLICATIONS
+        return self.entry.text.partition("; ")[0] if is_long else self.entry.text
 
     @property
     def bad(self) -> bool:
@@ -82,7 +89,8 @@ def history(
     none = f"the journal has no entries about {name}" if name else "the journal has no entries"
     none += " at that time" if since or until else ""
     if output in (Form.TABLE, Form.WIDE):
-        show_list(lines(entries), HISTORY_COLUMNS, output, lambda line: str(line.entry.position), none)
+        found = lines(entries, folded=not name and output is Form.TABLE)
+        show_list(found, HISTORY_COLUMNS, output, lambda line: str(line.entry.position), none)
     else:
         show_list(entries, (), output, lambda entry: str(entry.position), none)
     _print_limits(last)
@@ -140,9 +148,13 @@ def latest(client: "Client", params: Params, limit: int) -> tuple[Sequence[Histo
             return found[::-1], page
 
 
-def lines(entries: Iterable[HistoryView]) -> list[Line]:
-    """Return a line for each thing that happened."""
-    return [Line(entry, event) for entry in entries for event in entry.events or (None,)]
+def lines(entries: Iterable[HistoryView], *, folded: bool) -> list[Line]:
+    """Return a line for each thing that happened; ``folded``: of an application one for all of its jobs."""
+    return [
+        Line(entry, event)
+        for entry in entries
+        for event in ((None,) if folded and entry.asked in _OF_APPLICATIONS else entry.events or (None,))
+    ]
 
 
 def _print_limits(last: HistoryList) -> None:

@@ -153,3 +153,18 @@ def test_nothing_found_is_said(there: FakeMaster, run: Run, capsys: Out) -> None
 def test_misuse(there: FakeMaster, run: Run, arguments: tuple[str, ...]) -> None:
     assert run("history", *arguments) == 2
     assert there.asked == []
+
+
+def test_an_application_is_one_line_unless_more_is_asked_for(
+    there: FakeMaster, run: Run, capsys: Out
+) -> None:
+    both = event(7, "ann submitted ann/web: 3 tasks"), event(7, "ann submitted ann/db: 1 task")
+    text = "ann/shop applied, version 1: 2 created; ann/web: it starts after ann/db (up)"
+    applied = entry(7, *both, asked="apply", subject="ann/shop", text=text)
+    there.answers["GET /v1/history"] = HistoryList((applied,), Page(), 1, NOW)
+    assert run("history") == 0
+    _, line = capsys.readouterr().out.splitlines()
+    assert line.endswith("ann/shop applied, version 1: 2 created")
+    for more in (("-o", "wide"), ("web",)):
+        assert run("history", *more) == 0
+        assert len(capsys.readouterr().out.splitlines()) == 3
