@@ -129,5 +129,5 @@ def pipeline(cell: RealCell, say: Told) -> None:
 def normal(text: str) -> str:
     """Return a line without what differs from run to run: numbers, times, and gaps of tables."""
     text = re.sub(r"\d[\d:.-]*", "N", text.strip())
-    text = re.sub(r"\b(Mon|Tue|Wed|Thu|Fri|Sat|Sun) N N CES?T", "TIME", text)
+    text = re.sub(r"(\b(Mon|Tue|Wed|Thu|Fri|Sat|Sun) )?\bN N CES?T", "TIME", text)
     return re.sub(r"\s+", " ", text).replace("tasks", "task")
