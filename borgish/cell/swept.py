@@ -33,11 +33,6 @@ class Swept:
         self.over_max_failures: set[str] = set()  # jobs that are not dead, and are to be
         self.settle(jobs, jobs)
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Swept) and vars(self) == vars(other)
-
-    __hash__ = None  # type: ignore[assignment]
-
     def settle(self, jobs: Mapping[str, Sweepable], changed: Iterable[str]) -> None:
         """Take in jobs that were written to or are gone."""
         for key in changed:

@@ -22,8 +22,8 @@ Params: TypeAlias = dict[str, str | int | bool | None]
 LIMIT_MAX = 10_000
 _AT_ONCE_MAX = 1000
 
-_OF_APPLICATIONS = {"apply", "undo application", "run application", "kill application"}
-"""What is asked of many jobs at once."""
+OF_APPLICATIONS = {"apply", "undo application", "run application", "kill application"}
+"""What is asked of many jobs at once, by the words of ``HistoryView.asked``."""
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -38,7 +38,7 @@ class Line(msgspec.Struct, frozen=True):
         if self.event is not None:
             return self.event.text
         # What follows in the answer of an application are notes, one for each job.
-        is_long = self.entry.asked in _OF_APPLICATIONS
+        is_long = self.entry.asked in OF_APPLICATIONS
         return self.entry.text.partition("; ")[0] if is_long else self.entry.text
 
     @property
@@ -153,7 +153,7 @@ def lines(entries: Iterable[HistoryView], *, folded: bool) -> list[Line]:
     return [
         Line(entry, event)
         for entry in entries
-        for event in ((None,) if folded and entry.asked in _OF_APPLICATIONS else entry.events or (None,))
+        for event in ((None,) if folded and entry.asked in OF_APPLICATIONS else entry.events or (None,))
     ]
 
 

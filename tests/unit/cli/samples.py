@@ -25,6 +25,7 @@ from borgish.wire.api import (
     TaskView,
     UsageView,
 )
+from borgish.wire.api_apps import AppView
 
 NOW = "2026-01-02T03:04:05Z"
 AMOUNTS = Resources(cpu_millis=500, ram_bytes=256 * 1024**2)
@@ -68,6 +69,25 @@ _TASK = TaskView(
     priority=200,
     resources=AMOUNTS,
     usage=UsageView(12, 20 * 1024**2),
+)
+
+
+APP = AppView(
+    name="ann/shop",
+    user="ann",
+    state=State.PENDING,
+    version=1,
+    jobs=1,
+    tasks=1,
+    up=0,
+    pending=1,
+    running=0,
+    finished=0,
+    failed=0,
+    killed=0,
+    applied_at="2026-11-23T00:00:00Z",
+    applied_by="ann",
+    generation=7,
 )
 
 

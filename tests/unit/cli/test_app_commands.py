@@ -10,8 +10,7 @@ from borgish.vocabulary import Outcome, State
 from borgish.wire.api import Accepted, JobDetail, JobView
 from borgish.wire.api_apps import AppDetail, AppList
 from tests.unit.cli.conftest import Run
-from tests.unit.cli.samples import FakeMaster, job, spec
-from tests.unit.cli.test_shown import APP
+from tests.unit.cli.samples import APP, FakeMaster, job, spec
 
 Out = pytest.CaptureFixture[str]
 POSITION = 20

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
+from borgish.api.views.history import COMMAND_WORDS
+from borgish.cli.history import OF_APPLICATIONS
 from borgish.wire.api import EventView, Page
 from borgish.wire.api_past import HistoryList, HistoryView
 from tests.unit.cli.conftest import Run
@@ -168,3 +170,7 @@ def test_an_application_is_one_line_unless_more_is_asked_for(
     for more in (("-o", "wide"), ("web",)):
         assert run("history", *more) == 0
         assert len(capsys.readouterr().out.splitlines()) == 3
+
+
+def test_what_is_asked_of_applications_is_called_as_the_master_calls_it() -> None:
+    assert set(COMMAND_WORDS.values()) >= OF_APPLICATIONS

@@ -24,11 +24,12 @@ from borgish.wire.api import (
     TaskView,
     WhyView,
 )
-from borgish.wire.api_apps import AppList, AppView
+from borgish.wire.api_apps import AppList
 from borgish.wire.link import ExecPiece, StdinReply
 from tests.unit.cli.conftest import Run
 from tests.unit.cli.samples import (
     AMOUNTS,
+    APP,
     NOW,
     Asked,
     FakeMaster,
@@ -186,25 +187,6 @@ def test_why(master: FakeMaster, run: Run, capsys: Out) -> None:
     shown = capsys.readouterr().out
     assert shown.startswith("ann/web/1 is running: It waits.\n")
     assert "was placed on m1" in shown
-
-
-APP = AppView(
-    name="ann/shop",
-    user="ann",
-    state=State.PENDING,
-    version=1,
-    jobs=1,
-    tasks=1,
-    up=0,
-    pending=1,
-    running=0,
-    finished=0,
-    failed=0,
-    killed=0,
-    applied_at="2026-11-23T00:00:00Z",
-    applied_by="ann",
-    generation=7,
-)
 
 
 def test_why_of_what_is_no_job_is_that_of_the_application(master: FakeMaster, run: Run, capsys: Out) -> None:
