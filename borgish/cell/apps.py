@@ -23,8 +23,10 @@ from borgish.cell.events import (
     AppRemoved,
     CronRemoved,
     CronSet,
+    JobChanged,
     JobSubmitted,
     TasksEnded,
+    TasksEvicted,
     TasksResubmitted,
 )
 from borgish.cell.failing import forgotten
@@ -209,7 +211,7 @@ def plan_apply(
     is_same = app is not None and app.present.content == content
     version = 1 if app is None else app.version + (not is_same)
     left = tuple(job.key for job in without) if command.prune else ()
-    events = [event for change in changes for event in change.events]
+    events = _of_those_left(event for change in changes for event in change.events)
     events += (event for cron in crons for event in cron.events)
     joins = any((job := cell.jobs.get(each)) is not None and job.app != key for each in own)
     if events or left or joins or not is_same:
@@ -217,6 +219,23 @@ def plan_apply(
     orphans = () if command.prune else (*(job.key for job in without), *without_crons)
     followers = tuple(_followers(cell, key, changes))
     return AppPlan(command.app, version, tuple(changes), tuple(crons), tuple(events), orphans, followers)
+
+
+def _of_those_left(events: Iterable[AnyEvent]) -> list[AnyEvent]:
+    """Return the events without the evictions, with their allocs, of tasks that an earlier event takes away:
+    each change is decided for itself, on the cell as it is."""
+    found: list[AnyEvent] = []
+    tasks: dict[str, int] = {}
+    for event in events:
+        if isinstance(event, JobChanged):
+            tasks[event.job] = event.spec.tasks
+        if isinstance(event, TasksEvicted) and event.job in tasks:
+            left = tuple(index for index in event.indexes if index < tasks[event.job])
+            event = msgspec.structs.replace(event, indexes=left)  # noqa: PLW2901 - the same, cut down
+            if not left:
+                continue
+        found.append(event)
+    return found
 
 
 def _followers(cell: Cell, app: str, changes: Iterable[JobChange]) -> Iterator[str]:

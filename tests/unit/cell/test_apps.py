@@ -134,6 +134,22 @@ def test_an_alloc_set_and_what_is_in_it_are_applied_together(desk: Desk) -> None
     assert set(desk.cell.jobs) == {"ann/web", "ann/room"}
 
 
+def test_an_alloc_set_and_what_is_in_it_shrink_together(desk: Desk) -> None:
+    """Each change alone evicts, or takes away, the same task."""
+
+    def sized(count: int) -> ApplyApp:
+        room = document(spec("room", count, run=(), kind=JobKind.ALLOC_SET), "tasks")
+        inner = document(spec("inner", count, inside="ann/room"), "tasks")
+        return applied(inner, room)
+
+    desk.do(sized(3))
+    desk.do(PlaceTasks("ann/room", (0, 1, 2), ("m1",) * 3))
+    desk.do(PlaceTasks("ann/inner", (1, 0, 2), ("m1",) * 3, allocs=(0, 1, 2)))
+    desk.do(sized(2))
+    assert len(desk.states("ann/inner")) == len(desk.states("ann/room")) == 2
+    assert desk.states("ann/inner") == [State.RUNNING, State.RUNNING]
+
+
 def test_quotas_are_held_against_all_jobs_together(desk: Desk) -> None:
     band = Band.BATCH
     priority = desk.cell.rules.bands.floor(band)
