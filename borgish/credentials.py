@@ -1,12 +1,14 @@
 """The secrets in a cell's folder: made once, read after that, 0600 and nowhere else.
 
-``secret`` is what poll tokens derive from; ``tokens/NAME.token`` are bearer tokens as their holders
-keep them, ``tokens.toml`` is all that the master keeps of them: sha256, name and role. ``client.json``
-tells clients on this host where the cell is and which token to take.
+``secret`` is what poll tokens, and the key of the audit log, derive from. ``tokens/admin.token`` is a bearer
+token as its holder keeps it; the cell keeps the SHA-256 of each. ``tokens.toml`` is a letter box: what
+whoever administers the host puts there the leader takes over into the cell. ``client.json`` tells clients on
+this host where the cell is and which token to take.
 """
 
 import getpass
 import hashlib
+import hmac
 import json
 import os
 import secrets
@@ -20,6 +22,10 @@ from borgish.errors import UnsafeConfiguration
 from borgish.failpoints import reach
 from borgish.ids import new_token
 
+LETTER_BOX = "tokens.toml"
+MEMBER = "bgm_"
+"""What begins the token by which a machine of the cell proves itself: its name, a dot, its poll token."""
+
 
 class Credentials(msgspec.Struct, frozen=True):
     """What the master itself needs of them."""
@@ -30,32 +36,74 @@ class Credentials(msgspec.Struct, frozen=True):
         return "Credentials(***)"
 
 
+def poll_token(secret: str, machine: str, admission: int = 0) -> str:
+    """Return the token by which a machine knows its master, and the master the machine.
+
+    It is derived, so that no database, journal or checkpoint holds one, and one machine's token opens no
+    other. With each ``admission`` by an invitation it is another one: who has an older one is out.
+    """
+    about = f"poll:{machine}:{admission}" if admission else f"poll:{machine}"
+    return "bgp_" + hmac.new(secret.encode(), about.encode(), hashlib.sha256).hexdigest()
+
+
 def read_credentials(folder: Path) -> Credentials:
     """Read what a master of the cell has made in a folder, or somebody has copied there from another one's.
 
     Raises UnsafeConfiguration when it is not there: other secrets than the cell's would be of no use.
     """
-    for name in ("secret", "tokens.toml"):
-        if not (folder / name).exists():
-            raise UnsafeConfiguration(
-                f"{folder} has no {name}, and another borgmaster leads the cell",
-                "Copy secret, tokens.toml and tokens/ from the state folder of a borgmaster of this cell",
-            )
+    if not (folder / "secret").exists():
+        raise UnsafeConfiguration(
+            f"{folder} has no secret, and another borgmaster leads the cell",
+            "Copy secret from the state folder of a borgmaster of this cell",
+        )
     return _usable(folder, _private(folder / "secret"))
 
 
 def make_credentials(folder: Path) -> Credentials:
     """Make what is missing in a cell's folder, and read the secret. Raises UnsafeConfiguration."""
     try:
-        tokens = folder / "tokens"
-        tokens.mkdir(mode=0o700, exist_ok=True)
         secret = _made(folder / "secret", lambda: secrets.token_hex(32))
-        admin = _made(tokens / "admin.token", new_token)
-        join = _made(tokens / "join.token", new_token)
-        _made(folder / "tokens.toml", lambda: _table(admin, join))
     except OSError as error:
         raise _not_ours(folder, error) from None
     return _usable(folder, secret)
+
+
+def admin_token_digest(folder: Path) -> str:
+    """Return the SHA-256 of the token in ``tokens/admin.token``, which is made when it is missing.
+
+    Raises UnsafeConfiguration.
+    """
+    try:
+        tokens = folder / "tokens"
+        tokens.mkdir(mode=0o700, exist_ok=True)
+        return _digest(_made(tokens / "admin.token", new_token))
+    except OSError as error:
+        raise _not_ours(folder, error) from None
+
+
+def replace_admin_token(folder: Path) -> Path:
+    """Make another admin token and have the leader take it over; return its file. Raises
+    UnsafeConfiguration."""
+    path = folder / "tokens" / "admin.token"
+    try:
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        token = new_token()
+        post_token(folder, token, admin_name(), "admin")
+        write_private(path, token + "\n")
+    except OSError as error:
+        raise _not_ours(folder, error) from None
+    return path
+
+
+def post_token(folder: Path, token: str, name: str, role: str, machine: str = "") -> None:
+    """Put a token into the letter box, from which the leader takes it over at its start or at SIGHUP. With a
+    machine, and the role join, it is an invitation for it. Raises OSError."""
+    path = folder / LETTER_BOX
+    there = path.read_text("utf-8") if path.exists() else ""
+    rows = [f"[{_digest(token)}]", f'name = "{name}"', f'role = "{role}"']
+    if machine:
+        rows.append(f'machine = "{machine}"')
+    write_private(path, there + "\n".join(rows) + "\n\n")
 
 
 def write_client_file(folder: Path, url: str, ca: str = "", masters: Sequence[str] = ()) -> None:
@@ -131,16 +179,11 @@ def write_private(path: Path, text: str) -> None:
     reach("credentials.written")
 
 
-def _table(admin: str, join: str) -> str:
-    """Return tokens.toml: who asks with the admin token is whoever made the cell."""
-    rows = ((admin, _user_name(), "admin"), (join, "join", "join"))
-    return "\n".join(
-        f'[{hashlib.sha256(token.encode()).hexdigest()}]\nname = "{name}"\nrole = "{role}"\n'
-        for token, name, role in rows
-    )
+def _digest(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()
 
 
-def _user_name() -> str:
-    """Return the login name as a name that jobs can have."""
+def admin_name() -> str:
+    """Return whose the admin token is: the login name of whoever made the cell, as a name of jobs."""
     name = "".join(c if c.isascii() and c.isalnum() else "-" for c in getpass.getuser().lower())
     return name.strip("-")[:63] or "admin"

@@ -6,7 +6,9 @@ from litestar import Litestar
 from litestar.datastructures import State
 from litestar.exceptions import HTTPException
 
+from borgish.api.access import ACCESS
 from borgish.api.apps import APPS
+from borgish.api.audit import AUDIT
 from borgish.api.auth import Tokens, guard
 from borgish.api.budgets import BUDGETS
 from borgish.api.checkpoints import CHECKPOINTS
@@ -17,7 +19,7 @@ from borgish.api.history import HISTORY
 from borgish.api.job_parser import JobParser
 from borgish.api.jobs import JOBS
 from borgish.api.machines import MACHINES
-from borgish.api.middleware import LOOPBACK_HOSTS, UNLIMITED, AuthMiddleware
+from borgish.api.middleware import LOOPBACK_HOSTS, UNLIMITED, AuthMiddleware, OnRefused, nobody_counts
 from borgish.api.openapi import show_openapi
 from borgish.api.parameters import check_query
 from borgish.api.preconditions import check_if_match, send_etag
@@ -31,7 +33,7 @@ from borgish.api.watch import WATCH
 from borgish.errors import BorgishError
 from borgish.vocabulary import JSON_BYTES_MAX
 
-OF_THE_CELL = (*MACHINES, *DRAINS, *QUOTAS, *BUDGETS)
+OF_THE_CELL = (*MACHINES, *DRAINS, *QUOTAS, *BUDGETS, *ACCESS, *AUDIT)
 ROUTES = (*STATUS, *JOBS, *APPS, *CRONS, *TASKS, *OF_THE_CELL, *HISTORY, *WATCH, *CHECKPOINTS, show_openapi)
 
 
@@ -41,10 +43,12 @@ def create_app(
     hosts: Iterable[str] | None = LOOPBACK_HOSTS,
     permit: Callable[[], None] = lambda: None,
     limits: Limits = UNLIMITED,
+    refused: OnRefused = nobody_counts,
 ) -> AuthMiddleware:
     """Return the API as an ASGI app. ``hosts`` are the names it goes by (see ``middleware.hosts_of``),
-    ``permit`` raises when nothing may be answered any more."""
-    return AuthMiddleware(create_routes(services), tokens, hosts, permit, limits)
+    ``permit`` raises when nothing may be answered any more, ``refused`` is told of each
+    request for which the token did not do."""
+    return AuthMiddleware(create_routes(services), tokens, hosts, permit, limits, refused)
 
 
 def create_routes(services: Services) -> Litestar:

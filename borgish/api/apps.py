@@ -14,6 +14,7 @@ from borgish.api.services import Reading
 from borgish.api.views.apps import app_detail, app_plan_view, app_version_views, app_views
 from borgish.api.views.why import why_app
 from borgish.cell.apps import plan_apply
+from borgish.cell.authorization import authorize
 from borgish.cell.commands import ApplyApp, KillApp, RemoveApp, RunApp, UndoApp
 from borgish.cell.lookup import find_app
 from borgish.vocabulary import APPLY_BYTES_MAX, job_key
@@ -52,6 +53,7 @@ async def plan(request: ApiRequest) -> AppPlanView:
     command, actor = await _asked(request), request.user.name
 
     def view(reading: Reading) -> AppPlanView:
+        authorize(reading.cell, command, request.user)
         return app_plan_view(reading.cell, plan_apply(reading.cell, command, actor, reading.now))
 
     return await request.read(view)

@@ -1,112 +1,92 @@
 """Who may do what: tokens stand for principals, and every route declares its policy.
 
-A token is kept only as its SHA-256. Nothing is allowed that a policy does not name; a test walks the routes
-and fails for one without. Borg calls such privileges capabilities (section 2.5); this is role-based access
-control (RBAC), with roles that are fixed: no ACL beside them, and no service account for tasks.
+Nothing is allowed that a policy does not name; a test walks the routes and fails for one without. What a role
+may do is here; what depends on the cell, as bands and grants, is in ``cell.authorization``.
 """
 
-import hashlib
 import hmac
-import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable
 from enum import StrEnum
-from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-import msgspec
 from litestar.connection import ASGIConnection
 from litestar.handlers import BaseRouteHandler
 
-from borgish.api.services import Principal
-from borgish.errors import Forbidden, Unauthenticated, UnsafeConfiguration
+from borgish.cell.access import Principal, Role, principal_of
+from borgish.cell.model import Cell
+from borgish.clock import Clock
+from borgish.credentials import MEMBER, poll_token
+from borgish.errors import Forbidden, Unauthenticated, Unreachable
 
 POLICY = "policy"  # the key in a route's ``opt``
-
-
-class Role(StrEnum):
-    """What a token may be. No role implies another."""
-
-    ADMIN = "admin"
-    USER = "user"
-    READER = "reader"
-    JOIN = "join"
 
 
 class Policy(StrEnum):
     """Who may use a route."""
 
     READ = "read"  # whoever may see the cell
-    SUBMIT = "submit"  # who may have jobs; the handler compares the user in the job file
+    SUBMIT = "submit"  # who may have jobs; the core compares the user in the job file
     OWN = "own"  # who owns the job in the path
+    OPERATE = "operate"  # who looks after machines
+    SELF = "self"  # whoever has a token, about its own; admins about any
     ADMIN = "admin"
     JOIN = "join"  # machines that ask to be in the cell
 
 
 ALLOWED: dict[Policy, frozenset[Role]] = {
-    Policy.READ: frozenset({Role.ADMIN, Role.USER, Role.READER}),
+    Policy.READ: frozenset({Role.ADMIN, Role.OPERATOR, Role.USER, Role.READER}),
     Policy.SUBMIT: frozenset({Role.ADMIN, Role.USER}),
     Policy.OWN: frozenset({Role.ADMIN, Role.USER}),
+    Policy.SELF: frozenset({Role.ADMIN, Role.OPERATOR, Role.USER, Role.READER}),
+    Policy.OPERATE: frozenset({Role.ADMIN, Role.OPERATOR}),
     Policy.ADMIN: frozenset({Role.ADMIN}),
-    Policy.JOIN: frozenset({Role.ADMIN, Role.JOIN}),
+    Policy.JOIN: frozenset({Role.JOIN}),
 }
 
 
-class Tokens:
-    """The tokens of a cell: SHA-256 (hex) -> principal."""
-
-    def __init__(self, principals: Mapping[str, Principal]) -> None:
-        self._principals = dict(principals)
-
-    def change(self, new: "Tokens") -> list[str]:
-        """Become what another reading of the file holds; return what differs, a line for each token."""
-        old, self._principals = self._principals, new._principals
-        return [
-            f"tokens: {key[:8]}...: {_shown(old.get(key))} -> {_shown(self._principals.get(key))}"
-            for key in sorted(old.keys() | self._principals.keys())
-            if old.get(key) != self._principals.get(key)
-        ]
-
-    @classmethod
-    def read(cls, path: Path) -> "Tokens":
-        """Read ``tokens.toml``: a table per token, named by its SHA-256, with ``name`` and ``role``.
-
-        Raises UnsafeConfiguration for a file that cannot be read or understood.
-        """
-        try:
-            tables = tomllib.loads(path.read_text("utf-8"))
-            return cls({key.lower(): _principal(key, table) for key, table in tables.items()})
-        except (OSError, ValueError, msgspec.ValidationError) as error:
-            raise UnsafeConfiguration(
-                f"the tokens in {path} cannot be read: {error}",
-                'Write a table for each: [<sha256 of the token>], name = "ann", role = "user"',
-            ) from error
+class Tokens(Protocol):
+    """Knows whom a token stands for."""
 
     def principal(self, token: str) -> Principal | None:
-        """Return who a token stands for. Takes as long whichever token it is."""
-        digest = token_digest(token)
-        found = None
-        for known, principal in self._principals.items():
-            if hmac.compare_digest(known, digest):
-                found = principal
+        """Return who a token stands for; None for nobody."""
+        ...
+
+
+class CellTokens:
+    """The tokens of a cell, as it is at the moment, and those by which its machines prove who they are.
+
+    ``cell`` returns None while it is not known; ``secret`` is what the tokens of machines derive from.
+    """
+
+    def __init__(self, cell: Callable[[], Cell | None], secret: str, clock: Clock) -> None:
+        self._cell, self._secret, self._clock = cell, secret, clock
+        self._used: dict[str, float] = {}
+
+    def principal(self, token: str) -> Principal | None:
+        """Return who a token stands for; None for nobody. Raises Unreachable while nobody can tell."""
+        cell, at = self._cell(), self._clock.now().wall
+        if cell is None:
+            raise Unreachable("this borgmaster does not know the cell yet", "ask again in a moment")
+        if token.startswith(MEMBER):
+            return self._member(cell, token)
+        found = principal_of(cell.access, token, at)
+        if found is not None:
+            self._used[found.token] = at
         return found
 
+    def take_used(self) -> dict[str, float]:
+        """Return when tokens were used since the last call, by digest, in seconds since 1970."""
+        used, self._used = self._used, {}
+        return used
 
-def _shown(principal: Principal | None) -> str:
-    return f"{principal.role} {principal.name}" if principal else "(none)"
-
-
-def token_digest(token: str) -> str:
-    """Return what is kept of a token: its SHA-256, in hex."""
-    return hashlib.sha256(token.encode()).hexdigest()
-
-
-def _principal(key: str, table: object) -> Principal:
-    if len(key) != 64 or not set(key.lower()) <= set("0123456789abcdef"):
-        raise ValueError(f"'{key[:8]}...' is not a SHA-256 digest in hex")
-    principal = msgspec.convert(table, Principal)
-    if principal.role not in set(Role):
-        raise ValueError(f"unknown role '{principal.role}'; known roles are {', '.join(Role)}")
-    return principal
+    def _member(self, cell: Cell, token: str) -> Principal | None:
+        """Return the machine that a token is of. Only of one in the cell: who was removed is invited anew."""
+        name, _, proof = token.removeprefix(MEMBER).partition(".")
+        there = cell.machines.get(name)
+        if there is None or there.revoked_at:
+            return None
+        right = poll_token(self._secret, name, there.admission)
+        return Principal(name, Role.JOIN, machine=name) if hmac.compare_digest(right, proof) else None
 
 
 def bearer(headers: list[tuple[bytes, bytes]]) -> str:
@@ -128,7 +108,7 @@ def guard(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHand
 
 
 def check(policy: Policy, principal: Principal, owner: str) -> None:
-    """Raise Forbidden unless the principal may; ``owner`` is the user of the job it is about."""
+    """Raise Forbidden unless the principal may; ``owner`` is the user or group whose job it is about."""
     if principal.role not in ALLOWED[policy]:
         needed = " or ".join(sorted(ALLOWED[policy]))
         raise Forbidden(f"a token of role {principal.role} may not do this", f"It needs the role {needed}")
@@ -137,8 +117,15 @@ def check(policy: Policy, principal: Principal, owner: str) -> None:
 
 
 def check_owner(principal: Principal, owner: str) -> None:
-    """Raise Forbidden when a user acts on another user's job."""
-    if principal.role == Role.USER and principal.name != owner:
+    """Raise Forbidden when somebody acts on what is neither theirs nor of a group that they are in."""
+    if not may_see_inside(principal, owner):
         raise Forbidden(
             f"{principal.name} may not act on the jobs of {owner}", "Ask that user, or use an admin's token"
         )
+
+
+def may_see_inside(principal: Principal, owner: str) -> bool:
+    """Return whether a principal may see environments and outputs of what belongs to a user or a group."""
+    if principal.role == Role.ADMIN:
+        return True
+    return principal.role == Role.USER and principal.owns(owner)

@@ -81,14 +81,14 @@ async def delete_budget(request: ApiRequest, budget: BudgetName) -> Accepted:
     return await request.command(RemoveBudget(budget))
 
 
-@post("/v1/freeze", opt={POLICY: Policy.ADMIN, CONSUMES: FreezeRequest}, status_code=200)
+@post("/v1/freeze", opt={POLICY: Policy.OPERATE, CONSUMES: FreezeRequest}, status_code=200)
 async def freeze(request: ApiRequest) -> Accepted:
     """Take no task down on purpose any more. Preemption by production goes on."""
     asked = await request.json_as(FreezeRequest)
     return await request.command(FreezeCell(checked_reason(asked.reason)))
 
 
-@post("/v1/unfreeze", opt={POLICY: Policy.ADMIN}, status_code=200)
+@post("/v1/unfreeze", opt={POLICY: Policy.OPERATE}, status_code=200)
 async def unfreeze(request: ApiRequest) -> Accepted:
     """Let tasks be taken down on purpose again, within the budgets."""
     return await request.command(UnfreezeCell())

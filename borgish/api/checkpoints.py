@@ -125,7 +125,7 @@ async def roll_back(request: ApiRequest) -> Accepted:
     asked, moment = await _rollback_of(request)
     request_id, digest = request.request_id, await request.digest()
     request.services.expect_obeyed()
-    return await request.services.rollbacks.roll_back(moment, asked, request.user.name, request_id, digest)
+    return await request.services.rollbacks.roll_back(moment, asked, request.asker, request_id, digest)
 
 
 async def _rollback_of(request: ApiRequest) -> tuple[RollbackRequest, Moment]:

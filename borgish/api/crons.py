@@ -2,7 +2,7 @@
 
 from litestar import get, post
 
-from borgish.api.auth import POLICY, Policy, Role, check_owner
+from borgish.api.auth import POLICY, Policy, check_owner, may_see_inside
 from borgish.api.jobs import read_document
 from borgish.api.moments import AT
 from borgish.api.openapi import CONSUMES
@@ -42,8 +42,7 @@ async def list_crons(
 async def show_cron(request: ApiRequest, user: Owner, name: JobName) -> CronDetail:
     """Show a cron: its next times, its runs, and the job that each of them is. Values of its environment are
     shown as those of a job."""
-    principal = request.user
-    secrets = principal.role == Role.ADMIN or (principal.role == Role.USER and principal.name == user)
+    secrets = may_see_inside(request.user, user)
 
     def view(reading: Reading) -> CronDetail:
         cron = find_cron(reading.cell, job_key(user, name))

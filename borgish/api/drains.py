@@ -22,7 +22,7 @@ DEADLINE_SECONDS_MAX = 366 * 86400.0
 LEAD_SECONDS_MAX = 30 * 86400.0
 
 
-@post("/v1/drains", opt={POLICY: Policy.ADMIN, CONSUMES: DrainRequest, IF_MATCH: True}, status_code=200)
+@post("/v1/drains", opt={POLICY: Policy.OPERATE, CONSUMES: DrainRequest, IF_MATCH: True}, status_code=200)
 async def drain(request: ApiRequest) -> Accepted:
     """Let machines become empty, within the budgets of what runs there, and place nothing new on them."""
     asked = await request.json_as(DrainRequest)
@@ -43,7 +43,7 @@ async def drain(request: ApiRequest) -> Accepted:
 
 @post(
     "/v1/drains/delete",
-    opt={POLICY: Policy.ADMIN, CONSUMES: UndrainRequest, IF_MATCH: True},
+    opt={POLICY: Policy.OPERATE, CONSUMES: UndrainRequest, IF_MATCH: True},
     status_code=200,
 )
 async def undrain(request: ApiRequest) -> Accepted:
@@ -53,7 +53,7 @@ async def undrain(request: ApiRequest) -> Accepted:
     return await request.command(UndrainMachines(asked.machines, asked.where))
 
 
-@post("/v1/windows", opt={POLICY: Policy.ADMIN, CONSUMES: MaintainRequest, IF_MATCH: True}, status_code=200)
+@post("/v1/windows", opt={POLICY: Policy.OPERATE, CONSUMES: MaintainRequest, IF_MATCH: True}, status_code=200)
 async def maintain(request: ApiRequest) -> Accepted:
     """Plan maintenance: machines are drained before the window begins, and take tasks again after it."""
     asked = await request.json_as(MaintainRequest)
@@ -71,7 +71,7 @@ async def maintain(request: ApiRequest) -> Accepted:
 
 @post(
     "/v1/windows/delete",
-    opt={POLICY: Policy.ADMIN, CONSUMES: UndrainRequest, IF_MATCH: True},
+    opt={POLICY: Policy.OPERATE, CONSUMES: UndrainRequest, IF_MATCH: True},
     status_code=200,
 )
 async def cancel(request: ApiRequest) -> Accepted:

@@ -2,7 +2,7 @@
 
 from litestar import get, post
 
-from borgish.api.auth import POLICY, Policy, Role, check_owner
+from borgish.api.auth import POLICY, Policy, check_owner, may_see_inside
 from borgish.api.job_parser import SHORT_BYTES_MAX
 from borgish.api.moments import AT
 from borgish.api.openapi import CONSUMES
@@ -68,7 +68,7 @@ async def submit_job(request: ApiRequest, user: DefaultUser = "", plan: PlanToke
 )
 async def plan_job(request: ApiRequest, user: DefaultUser = "") -> PlanView:
     """Say what would follow if a job were submitted. Nothing is changed. The body is as for a submission."""
-    return await request.services.planner.plan(await _asked(request, user), request.user.name)
+    return await request.services.planner.plan(await _asked(request, user), request.asker)
 
 
 @get("/v1/jobs", opt={POLICY: Policy.READ, AT: True})
@@ -94,7 +94,7 @@ async def list_jobs(request: ApiRequest, limit: Limit = LIMIT_MAX, after: After 
 @get("/v1/jobs/{user:str}/{name:str}", opt={POLICY: Policy.READ, AT: True, ETAG: True})
 async def show_job(request: ApiRequest, user: Owner, name: JobName) -> JobDetail:
     """Show a job. Values of its environment are shown to its user and to admins only."""
-    secrets = _may_see_values(request, user)
+    secrets = may_see_inside(request.user, user)
 
     def view(reading: Reading) -> JobDetail:
         job = find_job(reading.cell, job_key(user, name))
@@ -124,18 +124,13 @@ async def show_version(
     request: ApiRequest, user: Owner, name: JobName, version: VersionNumber
 ) -> VersionDetail:
     """Show one specification of a job. Values of its environment are shown as those of a job."""
-    secrets = _may_see_values(request, user)
+    secrets = may_see_inside(request.user, user)
 
     def view(reading: Reading) -> VersionDetail:
         job = find_job(reading.cell, job_key(user, name))
         return version_detail(job, version, reading.cell.rules.bands, secrets=secrets)
 
     return await request.read(view)
-
-
-def _may_see_values(request: ApiRequest, user: str) -> bool:
-    principal = request.user
-    return principal.role == Role.ADMIN or (principal.role == Role.USER and principal.name == user)
 
 
 @post(

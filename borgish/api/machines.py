@@ -1,4 +1,4 @@
-"""``/v1/machines``: join, list, show, cordon, uncordon, taint, untaint, remove."""
+"""``/v1/machines``: join, list, show, cordon, uncordon, taint, untaint, remove, revoke."""
 
 import re
 
@@ -15,12 +15,13 @@ from borgish.api.views.machines import machine_view
 from borgish.cell.commands import (
     CordonMachine,
     RemoveMachine,
+    RevokeMachine,
     TaintMachine,
     UncordonMachine,
     UntaintMachine,
 )
 from borgish.cell.drains import Drains
-from borgish.errors import Invalid
+from borgish.errors import Forbidden, Invalid
 from borgish.vocabulary import TAINT_KEY_PATTERN, TAINT_VALUE_PATTERN
 from borgish.wire.api import (
     Accepted,
@@ -50,7 +51,19 @@ async def join(request: ApiRequest) -> JoinReply:
         first = mistakes[0]
         raise Invalid(f"invalid join request: {first.path}: {first.message}", first.hint, mistakes)
     request.services.expect_obeyed()  # else its borglet asks the next master that it knows
-    return await request.services.joining.join(asked)
+    who = request.user
+    if who.machine and who.machine != asked.machine:
+        raise Forbidden(
+            f"what was sent is for the machine {who.machine}, and not for {asked.machine}",
+            "each machine has credentials of its own",
+        )
+    return await request.services.joining.join(asked, who.token)
+
+
+@post("/v1/machines/{machine:str}/revoke", opt={POLICY: Policy.ADMIN}, status_code=200)
+async def revoke(request: ApiRequest, machine: MachineName) -> Accepted:
+    """Have a machine out of the cell at once; what it holds runs elsewhere."""
+    return await request.command(RevokeMachine(machine))
 
 
 @get("/v1/machines", opt={POLICY: Policy.READ, AT: True})
@@ -79,7 +92,7 @@ async def show_machine(request: ApiRequest, machine: MachineName) -> MachineView
 
 @post(
     "/v1/machines/{machine:str}/cordon",
-    opt={POLICY: Policy.ADMIN, CONSUMES: CordonRequest, IF_MATCH: True},
+    opt={POLICY: Policy.OPERATE, CONSUMES: CordonRequest, IF_MATCH: True},
     status_code=200,
 )
 async def cordon(request: ApiRequest, machine: MachineName) -> Accepted:
@@ -88,7 +101,7 @@ async def cordon(request: ApiRequest, machine: MachineName) -> Accepted:
     return await request.command(CordonMachine(machine, checked_reason(asked.reason)))
 
 
-@post("/v1/machines/{machine:str}/uncordon", opt={POLICY: Policy.ADMIN, IF_MATCH: True}, status_code=200)
+@post("/v1/machines/{machine:str}/uncordon", opt={POLICY: Policy.OPERATE, IF_MATCH: True}, status_code=200)
 async def uncordon(request: ApiRequest, machine: MachineName) -> Accepted:
     """Place new tasks on a machine again."""
     return await request.command(UncordonMachine(machine))
@@ -96,7 +109,7 @@ async def uncordon(request: ApiRequest, machine: MachineName) -> Accepted:
 
 @post(
     "/v1/machines/{machine:str}/taint",
-    opt={POLICY: Policy.ADMIN, CONSUMES: TaintRequest, IF_MATCH: True},
+    opt={POLICY: Policy.OPERATE, CONSUMES: TaintRequest, IF_MATCH: True},
     status_code=200,
 )
 async def taint(request: ApiRequest, machine: MachineName) -> Accepted:
@@ -115,7 +128,7 @@ async def taint(request: ApiRequest, machine: MachineName) -> Accepted:
 
 @post(
     "/v1/machines/{machine:str}/untaint",
-    opt={POLICY: Policy.ADMIN, CONSUMES: UntaintRequest, IF_MATCH: True},
+    opt={POLICY: Policy.OPERATE, CONSUMES: UntaintRequest, IF_MATCH: True},
     status_code=200,
 )
 async def untaint(request: ApiRequest, machine: MachineName) -> Accepted:
@@ -128,7 +141,7 @@ async def untaint(request: ApiRequest, machine: MachineName) -> Accepted:
 
 @post(
     "/v1/machines/{machine:str}/remove",
-    opt={POLICY: Policy.ADMIN, CONSUMES: RemoveRequest, IF_MATCH: True},
+    opt={POLICY: Policy.OPERATE, CONSUMES: RemoveRequest, IF_MATCH: True},
     status_code=200,
 )
 async def remove(request: ApiRequest, machine: MachineName) -> Accepted:
@@ -142,4 +155,4 @@ def _view(reading: Reading, name: str, drains: Drains | None = None) -> MachineV
     return machine_view(cell, observed, reading.tally, find_machine(cell, name), reading.now, drains)
 
 
-MACHINES = (join, list_machines, show_machine, cordon, uncordon, taint, untaint, remove)
+MACHINES = (join, list_machines, show_machine, cordon, uncordon, taint, untaint, remove, revoke)

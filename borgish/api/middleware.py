@@ -11,7 +11,7 @@ from typing import Any
 from borgish.api.auth import Tokens, bearer
 from borgish.api.errors import encode, headers_of, problem_of
 from borgish.api.rate_limits import Limits, LimitSettings
-from borgish.api.services import Principal
+from borgish.cell.access import ID_CHARACTERS, Principal
 from borgish.clock import SystemClock
 from borgish.errors import BorgishError, Forbidden, TooManyRequests, Unauthenticated
 from borgish.failpoints import reach
@@ -23,6 +23,14 @@ Send = Callable[[Any], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _log = logging.getLogger(__name__)
+
+OnRefused = Callable[[str, str, str, str, str], None]
+"""Is told of a request for which the token did not do: user, role, token's id, source, why."""
+
+
+def nobody_counts(_user: str, _role: str, _token: str, _source: str, _why: str) -> None:
+    """Count nothing."""
+
 
 LASTS = "borgish.lasts"
 """The key in the state of a request that may take long before its answer begins."""
@@ -44,8 +52,10 @@ class AuthMiddleware:
         hosts: Iterable[str] | None,
         permit: Callable[[], None] = lambda: None,
         limits: Limits = UNLIMITED,
+        refused: OnRefused = nobody_counts,
     ) -> None:
         """``permit`` raises while nothing may be answered but with its error."""
+        self._refused = refused
         self._app = app
         self._permit = permit
         self._tokens = tokens
@@ -83,6 +93,10 @@ class AuthMiddleware:
                 request.begun = True
                 if 400 <= message["status"] < 500 and message["status"] != TooManyRequests.status:
                     self._limits.refused(request.principal, request.source)
+                if message["status"] == Forbidden.status:
+                    who = request.principal
+                    token = who.token[:ID_CHARACTERS]
+                    self._refused(who.name, who.role, token, request.source, "not allowed")
             await send(message)
 
         try:
@@ -109,6 +123,7 @@ class AuthMiddleware:
             if principal is None:
                 raise _unknown_token()
         except Unauthenticated:
+            self._refused("", "", "", source, "no token, or a wrong one")
             self._limits.unauthenticated(source)
             raise
         scope["user"], scope["auth"] = principal, None

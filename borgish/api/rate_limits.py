@@ -13,8 +13,7 @@ from typing import TypeVar
 
 import msgspec
 
-from borgish.api.auth import Role
-from borgish.api.services import Principal
+from borgish.cell.access import Principal, Role
 from borgish.clock import Clock
 from borgish.configuration import Amount, Count
 from borgish.errors import TooManyRequests
@@ -65,9 +64,10 @@ class Limits:
     def change(self, settings: LimitSettings) -> None:
         """Go by other settings from now on; all begin anew."""
         self._settings = settings
-        self._users: dict[Principal, Bucket] = {}
-        self._refused: dict[Principal, Bucket] = {}
-        self._refused_joins: OrderedDict[tuple[Principal, str], Bucket] = OrderedDict()
+        # By name and role: another token is no way to more.
+        self._users: dict[tuple[str, str], Bucket] = {}
+        self._refused: dict[tuple[str, str], Bucket] = {}
+        self._refused_joins: OrderedDict[str, Bucket] = OrderedDict()
         self._sources: OrderedDict[str, Bucket] = OrderedDict()
 
     def admit(self, principal: Principal, source: str) -> None:
@@ -80,9 +80,8 @@ class Limits:
                 f"Correct the requests; {settings.refused_per_second:g} refused ones a second are allowed",
                 wait,
             )
-        requests = self._users.setdefault(
-            principal, Bucket(settings.requests_per_second, settings.requests_burst, mono)
-        )
+        fresh = Bucket(settings.requests_per_second, settings.requests_burst, mono)
+        requests = self._users.setdefault((principal.name, principal.role), fresh)
         if wait := requests.wait(mono):
             raise TooManyRequests(
                 f"too many requests of {principal.name}",
@@ -113,8 +112,8 @@ class Limits:
     def _refused_of(self, principal: Principal, source: str, mono: float) -> Bucket:
         fresh = Bucket(self._settings.refused_per_second, self._settings.refused_burst, mono)
         if principal.role == Role.JOIN:
-            return _latest(self._refused_joins, (principal, source), fresh)
-        return self._refused.setdefault(principal, fresh)
+            return _latest(self._refused_joins, source, fresh)
+        return self._refused.setdefault((principal.name, principal.role), fresh)
 
 
 def _latest(buckets: "OrderedDict[K, Bucket]", key: K, fresh: Bucket) -> Bucket:

@@ -14,8 +14,10 @@ from litestar.datastructures import State
 from borgish.api.job_parser import JobParser
 from borgish.api.moments import AT, NOW, read_moment
 from borgish.api.preconditions import ETAG, read_if_match
-from borgish.api.services import Principal, Reading, Services
+from borgish.api.services import Reading, Services
 from borgish.api.views.history import HistoryFilter
+from borgish.audit import AuditNote
+from borgish.cell.access import ID_CHARACTERS, Asker, Principal
 from borgish.cell.commands import Command
 from borgish.cell.crons import Cron
 from borgish.cell.generations import Outdated
@@ -142,13 +144,25 @@ class ApiRequest(Request[Principal, None, State]):
         events = [event for entry in found.items for event in entry.events if event.position > after]
         return events[-limit:]
 
+    @property
+    def asker(self) -> Asker:
+        """Who asks, and from where."""
+        client = self.scope.get("client")
+        return Asker(self.user, client[0] if client else "")
+
+    async def note(self, action: str, about: str) -> None:
+        """Have the audit log say what is going to be done. Raises StoreFull where it cannot."""
+        who, source = self.user, self.asker.source
+        note = AuditNote(0.0, who.name, who.role, who.token[:ID_CHARACTERS], source, action, about)
+        await self.services.inbox.note(note)
+
     async def command(self, command: Command) -> Accepted:
         """Hand a command to the master in the name of who asks."""
         digest, request_id = await self.digest(), self.request_id
         self.services.expect_obeyed()
         try:
             accepted = await self.services.inbox.ask(
-                command, self.user.name, request_id, digest, expected=self.expected
+                command, self.user.name, request_id, digest, expected=self.expected, asker=self.asker
             )
         except Outdated as outdated:
             raise await self._told(outdated) from None

@@ -13,7 +13,9 @@ from borgish.api.moments import Moment
 from borgish.api.views.history import HistoryFilter
 from borgish.api.views.status import summary_view
 from borgish.api.views.tally import Tally
+from borgish.audit import AuditEntry, AuditNote
 from borgish.bands import Bands
+from borgish.cell.access import Asker
 from borgish.cell.commands import Command
 from borgish.cell.events import Entry
 from borgish.cell.free_space import FreeSpace
@@ -32,6 +34,7 @@ from borgish.wire.api import (
     StatusView,
     SummaryView,
 )
+from borgish.wire.api_access import AuditVerdict
 from borgish.wire.api_past import (
     CheckpointDetail,
     CheckpointVerdict,
@@ -44,13 +47,6 @@ from borgish.wire.api_plans import PlanView
 from borgish.wire.link import ExecReply, JoinReply, JoinRequest, StdinReply
 
 T = TypeVar("T")
-
-
-class Principal(msgspec.Struct, frozen=True):
-    """Who a token stands for. Roles: admin (everything), user (own jobs), reader, join (only to join)."""
-
-    name: str
-    role: str
 
 
 class Reading(msgspec.Struct, frozen=True):
@@ -94,11 +90,17 @@ class Inbox(Protocol):
         digest: str,
         *,
         expected: int | None = None,
+        asker: Asker,
     ) -> Accepted:
         """Hand in a command; return when it is durable. The same id and digest: the same answer.
 
-        ``expected`` is the generation that what it is about must have. Raises Outdated for another.
+        ``expected`` is the generation that what it is about must have. Raises Outdated for another, and
+        Forbidden for what the ``asker`` may not have.
         """
+        ...
+
+    async def note(self, note: AuditNote) -> None:
+        """Hand in what belongs into the audit log; return when it is durable."""
         ...
 
 
@@ -117,7 +119,7 @@ class Reader(Protocol):
 class Planner(Protocol):
     """Foresees submissions."""
 
-    async def plan(self, spec: JobSpec, actor: str) -> PlanView:
+    async def plan(self, spec: JobSpec, asker: Asker) -> PlanView:
         """Return what would follow if a job were submitted now; refuses what its submission would be."""
         ...
 
@@ -160,7 +162,7 @@ class Rollbacks(Protocol):
         ...
 
     async def roll_back(
-        self, moment: Moment, asked: RollbackRequest, actor: str, request_id: str, digest: str
+        self, moment: Moment, asked: RollbackRequest, asker: Asker, request_id: str, digest: str
     ) -> Accepted:
         """Roll the cell back, after a checkpoint; return when it is durable. The same id and digest: the
         same answer."""
@@ -177,6 +179,19 @@ class Archive(Protocol):
         ...
 
 
+class Audit(Protocol):
+    """Reads the audit log."""
+
+    async def latest(self, user: str, since: float, before: int, limit: int) -> list[AuditEntry]:
+        """Return the latest entries, in order: of a user, unless "", not from before a time, in seconds since
+        1970, and with numbers below ``before``, unless 0."""
+        ...
+
+    async def verify(self) -> AuditVerdict:
+        """Say whether each entry follows from the one before."""
+        ...
+
+
 class WatchHub(Protocol):
     """Lets clients watch."""
 
@@ -189,8 +204,8 @@ class WatchHub(Protocol):
 class Registration(Protocol):
     """Registers machines: lets them join."""
 
-    async def join(self, request: JoinRequest) -> JoinReply:
-        """Take a machine into the cell, or back into it."""
+    async def join(self, request: JoinRequest, invitation: str = "") -> JoinReply:
+        """Take a machine into the cell, or back into it. ``invitation`` is the digest of what lets it in."""
         ...
 
 
@@ -271,6 +286,7 @@ class Services(msgspec.Struct, kw_only=True):
     past: Past
     rollbacks: Rollbacks
     archive: Archive
+    audit: Audit
     hub: WatchHub
     joining: Registration
     programs: Programs

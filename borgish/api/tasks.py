@@ -102,6 +102,8 @@ async def task_logs(
     incoming attempt, while it is being replaced."""
     await request.read(lambda reading: find_task(reading.cell, user, name, index))
     task = task_name(job_key(user, name), index)
+    if not request.user.owns(user):
+        await request.note("logs", task)
     programs = request.services.programs
     pieces = await programs.logs(
         task, previous=previous, incoming=incoming, follow=follow, tail=tail, program=program
@@ -120,6 +122,7 @@ async def exec_beside_task(request: ApiRequest, user: Owner, name: JobName, inde
     call = await _exec_call(request)
     await request.read(lambda reading: find_task(reading.cell, user, name, index))
     task = task_name(job_key(user, name), index)
+    await request.note("exec", task)
     return await request.services.programs.exec(task, call.run, call.timeout_seconds, call.program)
 
 
@@ -138,6 +141,7 @@ async def exec_and_stream(
     call = await _exec_call(request)
     await request.read(lambda reading: find_task(reading.cell, user, name, index))
     task = task_name(job_key(user, name), index)
+    await request.note("exec", task)
     programs = request.services.programs
     lines = await programs.exec_stream(task, call.run, call.timeout_seconds, call.program, session)
     return Stream(await _begun(lines), media_type="application/x-ndjson")

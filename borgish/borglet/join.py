@@ -20,6 +20,7 @@ from borgish.addresses import may_follow
 from borgish.borglet.settings import Settings
 from borgish.borglet.state_folder import Membership
 from borgish.clock import Clock
+from borgish.credentials import MEMBER
 from borgish.errors import BorgishError, Conflict, Refused, TooManyRequests, Unauthenticated, Unreachable
 from borgish.ids import new_request_id
 from borgish.wire.api import Problem
@@ -35,7 +36,7 @@ PAUSE_SECONDS_MAX = 5.0
 REQUEST_SECONDS = 5.0
 REMIND_SECONDS = 60.0
 ANSWER_BYTES_MAX = 64 * 1024
-JOIN_HINT = "Put the cell's join token there: it is in tokens/join.token of the borgmaster's state folder"
+JOIN_HINT = "Put an invitation there: `borgctl machine invite` makes one"
 WILDCARDS = ("0.0.0.0", "::")  # noqa: S104 - compared with, not listened on
 
 
@@ -134,9 +135,19 @@ class HttpJoin:
         return await in_daemon_thread(lambda: self._ask(master))
 
     def _ask(self, master: str) -> JoinReply:
-        token = self._join_token()
+        """Ask as the machine that is in the cell; where that is not known, by what lets a new one in."""
+        poll_token = self._membership.poll_token
+        if poll_token:
+            try:
+                return self._ask_with(master, f"{MEMBER}{self.settings.machine}.{poll_token}", poll_token)
+            except Unauthenticated:
+                if not self.settings.join_token_file.exists():
+                    raise
+        return self._ask_with(master, self._join_token(), "")
+
+    def _ask_with(self, master: str, token: str, poll_token: str) -> JoinReply:
         try:
-            status, body, location = self._exchange(master, token)
+            status, body, location = self._exchange(master, token, poll_token)
         except (OSError, http.client.HTTPException) as error:
             raise Unreachable(
                 f"no answer from the borgmaster at {master}: {error or type(error).__name__}",
@@ -163,6 +174,7 @@ class HttpJoin:
             token, reason = "", " is no text"
         else:
             reason = " is empty"
+        token = token.rpartition("::")[2]  # what is before it says of which cell it is
         if not token or not token.isascii() or not token.isprintable():
             raise Unauthenticated(
                 f"no join token: {path}{reason if not token else ' holds something else'}",
@@ -170,11 +182,11 @@ class HttpJoin:
             )
         return token
 
-    def _exchange(self, master: str, token: str) -> tuple[int, bytes, str]:
+    def _exchange(self, master: str, token: str, poll_token: str) -> tuple[int, bytes, str]:
         connection = self._connection(master)
         try:
             connection.connect()
-            body = msgspec.json.encode(self._request(connection))
+            body = msgspec.json.encode(self._request(connection, poll_token))
             headers = {
                 "Authorization": f"Bearer {token}",
                 "Content-Type": "application/json",
@@ -196,13 +208,12 @@ class HttpJoin:
         trust = ssl.create_default_context(cafile=ca or None)
         return http.client.HTTPSConnection(host, url.port, timeout=REQUEST_SECONDS, context=trust)
 
-    def _request(self, connection: http.client.HTTPConnection) -> JoinRequest:
+    def _request(self, connection: http.client.HTTPConnection, poll_token: str) -> JoinRequest:
         """The request; one who listens everywhere gives the address that the master is reached from."""
         host = self.settings.host
         if host in WILDCARDS and connection.sock:
             host = str(connection.sock.getsockname()[0])
-        token = self._membership.poll_token
-        return msgspec.structs.replace(self._make_request(), host=host, poll_token=token)
+        return msgspec.structs.replace(self._make_request(), host=host, poll_token=poll_token)
 
     def _refusal(self, status: int, body: bytes) -> BorgishError:
         try:
@@ -212,8 +223,8 @@ class HttpJoin:
         machine, path = self.settings.machine, self.settings.join_token_file
         if status in (401, 403):
             return Unauthenticated(
-                f"the borgmaster refused the join token in {path}: {problem.detail}",
-                JOIN_HINT,
+                f"the borgmaster refused what is in {path}: {problem.detail}",
+                problem.hint or JOIN_HINT,
             )
         if status == 409:
             return Conflict(

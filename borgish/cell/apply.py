@@ -1,6 +1,6 @@
 """The only code that changes a cell: one function per event, each total and without a choice. Those about
 machines are in ``apply_machines``, those about applications in ``apply_apps``, and about quotas, budgets and
-freezes in ``apply_limits``, about crons in ``apply_crons``.
+freezes in ``apply_limits``, about crons in ``apply_crons``, and about users and tokens in ``apply_access``.
 
 Replaying the journal through ``apply_entry`` gives the cell again, so nothing here may look at a
 clock, at observed state, or at anything but the cell and the event.
@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from borgish.cell import apply_apps, apply_crons, apply_leases, apply_limits, apply_machines
+from borgish.cell import apply_access, apply_apps, apply_crons, apply_leases, apply_limits, apply_machines
 from borgish.cell.apply_leases import end_lease, lease_attempt, lease_running
 from borgish.cell.events import (
     AnyEvent,
@@ -595,6 +595,7 @@ _APPLY: dict[type[AnyEvent], Callable[[Cell, Any, Entry], None]] = {
     **apply_leases.APPLY,
     **apply_machines.APPLY,
     **apply_limits.APPLY,
+    **apply_access.APPLY,
     **apply_crons.APPLY,
     RolledBack: _rolled_back,
     RolloutBegan: _rollout_began,

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from borgish.cell.access_events import MachineRevoked
 from borgish.cell.events import (
     AnyEvent,
     Entry,
@@ -32,6 +33,8 @@ def _machine_joined(cell: Cell, event: MachineJoined, entry: Entry) -> None:
     machine = copy.copy(event.machine)
     there = cell.machines.get(machine.name)
     machine.generation = there.generation if there is not None else entry.position
+    if event.admitted:
+        machine.admission = entry.position
     cell.machines[machine.name] = machine
     cell.placed.setdefault(event.machine.name, set())
     cell.touched.machines.add(event.machine.name)
@@ -64,6 +67,11 @@ def _machine_lost(cell: Cell, event: MachineLost, _entry: Entry) -> None:
     # Those of a clock that was set since are dropped on either side.
     kept = (at for at in cell.losses if abs(event.at - at) < LOSSES_KEPT_SECONDS)
     cell.losses = (*kept, event.at)
+
+
+def _machine_revoked(cell: Cell, event: MachineRevoked, _entry: Entry) -> None:
+    machine = _machine(cell, event.machine)
+    machine.up, machine.revoked_at, machine.reason = False, event.at, "it was revoked"
 
 
 def _machine_up(cell: Cell, event: MachineUp, _entry: Entry) -> None:
@@ -111,6 +119,7 @@ APPLY: dict[type[AnyEvent], Callable[[Cell, Any, Entry], None]] = {
     MachineQuarantined: _machine_quarantined,
     MachineReleased: _machine_released,
     MachineLost: _machine_lost,
+    MachineRevoked: _machine_revoked,
     MachineUp: _machine_up,
     MachineCordoned: _machine_cordoned,
     MachineUncordoned: _machine_uncordoned,

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from borgish.cell.access import Invitation, Token
 from borgish.cell.budgets import Budget
 from borgish.cell.events import AnyEvent
 from borgish.cell.model import Machine, Rules
@@ -319,11 +320,97 @@ class FinishRollouts(Command, frozen=True, tag=True):
 
 
 class JoinMachine(Command, frozen=True, tag=True):
-    """``known`` is true when the borglet proved that it is the machine that joined before."""
+    """``known`` is true when the borglet proved that it is the machine that joined before; ``invitation`` is
+    the digest of what lets it in otherwise, "" where whoever asks vouches for it."""
 
     machine: Machine
     instance: str
     known: bool
+    invitation: str = ""
+
+
+class RevokeMachine(Command, frozen=True, tag=True):
+    """Have a machine out at once: it counts as lost, and comes back by an invitation for its name alone."""
+
+    machine: str
+
+
+class AddUser(Command, frozen=True, tag=True):
+    """Let somebody have jobs."""
+
+    user: str
+
+
+class RemoveUser(Command, frozen=True, tag=True):
+    """Forget a user, with the tokens; the jobs go on."""
+
+    user: str
+
+
+class AddGroup(Command, frozen=True, tag=True):
+    """Let users have jobs together."""
+
+    group: str
+
+
+class RemoveGroup(Command, frozen=True, tag=True):
+    """Forget a group; its jobs go on."""
+
+    group: str
+
+
+class ChangeMembers(Command, frozen=True, tag=True):
+    """Put users into a group, and take others out of it."""
+
+    group: str
+    add: tuple[str, ...] = ()
+    remove: tuple[str, ...] = ()
+
+
+class ChangeGrants(Command, frozen=True, tag=True):
+    """Grant something to a user or a group beyond the defaults, and take other grants back."""
+
+    owner: str
+    add: tuple[str, ...] = ()
+    remove: tuple[str, ...] = ()
+
+
+class CreateToken(Command, frozen=True, tag=True):
+    """Let a token stand for somebody; the cell is given its digest alone."""
+
+    token: Token
+
+
+class RevokeToken(Command, frozen=True, tag=True):
+    """Let a token stand for nobody, by its id."""
+
+    token: str
+
+
+class AdmitTokens(Command, frozen=True, tag=True):
+    """Take over tokens and invitations from a file on the master's host, where only its administrators can
+    write."""
+
+    tokens: tuple[Token, ...]
+    invitations: tuple[Invitation, ...] = ()
+
+
+class NoteTokenUse(Command, frozen=True, tag=True):
+    """Note when tokens were last used, by digest, in seconds since 1970."""
+
+    used: dict[str, float]
+
+
+class InviteMachine(Command, frozen=True, tag=True):
+    """Let machines join by a secret of which the cell is given the digest."""
+
+    invitation: Invitation
+
+
+class RevokeInvitation(Command, frozen=True, tag=True):
+    """Let nobody in by an invitation any more, by its id."""
+
+    invitation: str
 
 
 class CordonMachine(Command, frozen=True, tag=True):

@@ -12,7 +12,16 @@ from typing import Any
 
 import msgspec
 
-from borgish.cell import apps, decide_cell, decide_crons, decide_drains, decide_machines, max_failures, update
+from borgish.cell import (
+    apps,
+    decide_access,
+    decide_cell,
+    decide_crons,
+    decide_drains,
+    decide_machines,
+    max_failures,
+    update,
+)
 from borgish.cell.admission import admit, job_warnings
 from borgish.cell.affected import check_affected, check_fewer, stopped_with
 from borgish.cell.allocs import check_inside, evicted_with, has_its_alloc, may_preempt
@@ -63,6 +72,7 @@ from borgish.cell.commands import (
     RestartTasks,
     ResumeCron,
     ResumeUpdate,
+    RevokeMachine,
     RollBack,
     RunApp,
     RunCron,
@@ -393,6 +403,7 @@ _DECIDE: dict[type[Command], Callable[[Cell, Observed, Any, str, Now], Decision]
     PromisePlaces: _promise,
     EndLeases: _end_leases,
     JoinMachine: decide_machines.join,
+    RevokeMachine: decide_machines.revoke,
     CordonMachine: decide_machines.cordon,
     UncordonMachine: decide_machines.uncordon,
     TaintMachine: decide_machines.taint,
@@ -420,6 +431,7 @@ _DECIDE: dict[type[Command], Callable[[Cell, Observed, Any, str, Now], Decision]
     AdvanceRollouts: decide_advance,
     PauseRollouts: decide_pause,
     FinishRollouts: decide_finish,
+    **decide_access.DECIDE,
 }
 COMMANDS: tuple[type[Command], ...] = (*_DECIDE, EvictTasks, RollBack)
 """Every kind of command there is."""

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 
 import msgspec
 
+from borgish.cell.access import Invitation
+from borgish.cell.access_events import InvitationUsed, MachineRevoked
 from borgish.cell.affected import check_affected
 from borgish.cell.allocs import is_alloc_set
 from borgish.cell.commands import (
@@ -20,6 +22,7 @@ from borgish.cell.commands import (
     Observe,
     ReleaseMachine,
     RemoveMachine,
+    RevokeMachine,
     SeenAttempt,
     SetMachineDown,
     SetMachineUp,
@@ -54,23 +57,25 @@ from borgish.cell.model import Cell, Machine, Taint, TaskLease, task_count
 from borgish.cell.observed import Observed
 from borgish.cell.suitability import evict_at
 from borgish.clock import Now
-from borgish.errors import Conflict, NotFound
+from borgish.errors import Conflict, Forbidden, NotFound
 from borgish.vocabulary import RESULTS, Ending, Eviction, Phase, split_task_name
 
 SILENT_SECONDS = 10.0
 """What a machine that is down holds is given up when it was silent for so long under this master."""
 
 
-def join(cell: Cell, observed: Observed, command: JoinMachine, _actor: str, _now: Now) -> Decision:
-    """Take a machine in, or note its new facts and address. Raises Conflict for a name that is held."""
+def join(cell: Cell, observed: Observed, command: JoinMachine, _actor: str, now: Now) -> Decision:
+    """Take a machine in, or note its new facts and address.
+
+    Raises Conflict for a name that is held, and Forbidden for a machine that was revoked and for an
+    invitation that lets it in no more.
+    """
     machine = command.machine
     there = cell.machines.get(machine.name)
-    if there is not None and not command.known and _is_held(observed, there, command):
-        raise Conflict(
-            f"a machine named {machine.name} is in this cell and answers",
-            "give this one another name in its borglet.toml; a machine that lost its state folder may "
-            "come back under its name once the old borglet is silent",
-        )
+    invitation = _invitation(cell, command, now.wall)
+    is_invited = invitation is not None and (there is None or invitation.machine == machine.name)
+    if there is not None and not is_invited:
+        _check_proof(observed, there, command)
     if there is not None:
         machine = msgspec.structs.replace(
             machine,
@@ -87,19 +92,66 @@ def join(cell: Cell, observed: Observed, command: JoinMachine, _actor: str, _now
             quarantined_until=there.quarantined_until,
             flaps=there.flaps,
             generation=there.generation,
+            admission=there.admission,
         )
-    events = () if machine == there else (MachineJoined(machine),)
+    events: tuple[AnyEvent, ...] = ()
+    if invitation is not None:
+        used = InvitationUsed(invitation.sha256, machine.name)
+        events = (MachineJoined(machine, admitted=True), used)
+    elif machine != there:
+        events = (MachineJoined(machine),)
     return Decision(events, machine.name, f"{machine.name} is in the cell")
 
 
-def _is_held(observed: Observed, there: Machine, command: JoinMachine) -> bool:
-    """Whether another borglet has the name. Not yet heard under this master, it may still answer; only
-    who listens at its address has taken its place."""
-    seen = observed.machines.get(there.name)
-    if seen is None or not seen.instance:
-        asks = command.machine
-        return there.up and (there.host, there.port) != (asks.host, asks.port)
-    return there.up and seen.instance != command.instance
+def _invitation(cell: Cell, command: JoinMachine, at: float) -> Invitation | None:
+    """Return what lets a machine in. Raises Forbidden where it does not, or no more."""
+    if not command.invitation:
+        return None
+    name, found = command.machine.name, cell.access.invitations.get(command.invitation)
+    if found is None or found.uses <= 0 or found.is_over(at):
+        raise Forbidden(
+            f"the invitation for {name} was used, revoked, or its time is over",
+            f"make another one: `borgctl machine invite {name}`",
+        )
+    if found.machine and found.machine != name:
+        raise Forbidden(
+            f"the invitation is for {found.machine}, and this machine calls itself {name}",
+            f"join as {found.machine}, or make another one: `borgctl machine invite {name}`",
+        )
+    return found
+
+
+def _check_proof(observed: Observed, there: Machine, command: JoinMachine) -> None:
+    """Raise Forbidden unless whoever asks may be the machine that is in the cell under this name."""
+    name = there.name
+    if there.revoked_at:
+        raise Forbidden(
+            f"{name} was revoked", f"an administrator lets it in again: `borgctl machine invite {name}`"
+        )
+    if command.known:
+        return
+    seen = observed.machines.get(name)
+    answers = seen is None or not seen.instance or (there.up and seen.instance != command.instance)
+    raise Conflict(
+        f"a machine named {name} is in this cell" + " and answers" * (answers and there.up),
+        "give this one another name in its borglet.toml; where it is the same and has lost its state folder, "
+        f"let it in by `borgctl machine invite {name}`",
+    )
+
+
+def revoke(cell: Cell, _o: Observed, command: RevokeMachine, _actor: str, now: Now) -> Decision:
+    """Have a machine out at once, and give up what it holds. Raises NotFound."""
+    machine = find_machine(cell, command.machine)
+    if machine.revoked_at:
+        return Decision((), machine.name, f"{machine.name} is revoked already")
+    placed = len(cell.placed[machine.name])
+    lost = (MachineLost(machine.name, now.wall),) * bool(placed)
+    evicted = evicted_as_lost(cell, machine.name, "it was revoked")
+    events = (MachineRevoked(machine.name, now.wall), *lost, *evicted)
+    moved = f", and {task_count(placed)} of it run elsewhere" if placed else ""
+    text = f"{machine.name} is out of the cell{moved}"
+    notes = ("what runs there goes on until somebody switches it off: nobody tells it to stop any more",)
+    return Decision(events, machine.name, text, notes)
 
 
 def cordon(cell: Cell, _o: Observed, command: CordonMachine, _actor: str, _now: Now) -> Decision:
@@ -180,7 +232,7 @@ def lose(cell: Cell, _o: Observed, command: LoseMachine, _actor: str, _now: Now)
 def up(cell: Cell, _o: Observed, command: SetMachineUp, _actor: str, _now: Now) -> Decision:
     """Note that a machine answers again. Raises NotFound."""
     machine = find_machine(cell, command.machine)
-    events = (MachineUp(machine.name),) * (not machine.up)
+    events = (MachineUp(machine.name),) * (not machine.up and not machine.revoked_at)
     return Decision(events, machine.name, f"{machine.name} is up")
 
 
@@ -204,7 +256,7 @@ def remove(cell: Cell, observed: Observed, command: RemoveMachine, _actor: str, 
                 f"{machine.name} is up, and programs that should not run there have not ended: {ending}",
                 "Ask again in a moment; `borgctl machine show` says what is wrong when they stay",
             )
-        text = f"{machine.name} is removed; stop its borglet, or it joins again within a minute"
+        text = f"{machine.name} is removed; it joins again by `borgctl machine invite {machine.name}` alone"
     else:
         # This master must have found it silent: the one before may have set it down, and it be back.
         if placed and (seen is None or now.mono - seen.answered < SILENT_SECONDS):
@@ -214,7 +266,7 @@ def remove(cell: Cell, observed: Observed, command: RemoveMachine, _actor: str, 
             )
         check_affected(cell, placed, command.max_affected)
         moved = f": {task_count(placed)} of it run elsewhere" if placed else ""
-        text = f"{machine.name} is removed{moved}; it joins again when its borglet comes back"
+        text = f"{machine.name} is removed{moved}; when it is back, `borgctl machine invite` lets it in"
     reason = "it was removed from the cell"
     evicted = evicted_as_lost(cell, machine.name, reason)
     ended = [
@@ -255,7 +307,7 @@ def evicted_as_lost(cell: Cell, machine: str, reason: str) -> Iterator[AnyEvent]
 def observe(cell: Cell, _o: Observed, report: Observe, _actor: str, now: Now) -> Decision:
     """Return the events that a machine's report brings about. A machine not in the cell brings none."""
     machine = cell.machines.get(report.machine)
-    if machine is None:
+    if machine is None or machine.revoked_at:
         return Decision((), report.machine, "not in this cell")
     events: list[AnyEvent] = [*_machine_events(machine, report)]
     events.extend(ends_of_incoming(cell, report, now) if cell.handovers else ())  # they take over no more

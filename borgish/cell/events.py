@@ -8,8 +8,10 @@ from typing import Any
 
 import msgspec
 
+from borgish.cell.access_events import AccessEvent
 from borgish.cell.budgets import Budget
 from borgish.cell.crons import Cron
+from borgish.cell.event import Event
 from borgish.cell.model import (
     AppVersion,
     Drain,
@@ -29,10 +31,6 @@ from borgish.spec.app import AppSpec, Document
 from borgish.spec.cron import CronSpec
 from borgish.spec.job import JobSpec
 from borgish.vocabulary import Ending, Eviction, HandoverCause, Hold, RolloutKind, Runtime
-
-
-class Event(msgspec.Struct, frozen=True, tag_field="type", omit_defaults=True):
-    """Base of all events; ``type`` in JSON is the class's name."""
 
 
 class Elected(Event, frozen=True, tag=True):
@@ -273,9 +271,11 @@ class LeasesEnded(Event, frozen=True, tag=True):
 
 
 class MachineJoined(Event, frozen=True, tag=True):
-    """A machine came, or came again with other facts or another address. It is up."""
+    """A machine came, or came again with other facts or another address. It is up. ``admitted``: by an
+    invitation, so that what it proved itself with before is of no use any more."""
 
     machine: Machine
+    admitted: bool = False
 
 
 class MachineFacts(Event, frozen=True, tag=True):
@@ -603,6 +603,7 @@ AnyEvent = (
     | RolloutPaused
     | RolloutResumed
     | RolloutFinished
+    | AccessEvent
 )
 
 

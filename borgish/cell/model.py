@@ -7,6 +7,7 @@ and plain fields.
 import msgspec
 
 from borgish.bands import Bands
+from borgish.cell.access import Access
 from borgish.cell.budgets import Budget, Freeze, Members
 from borgish.cell.crons import Cron, Due, Runs, runs_of
 from borgish.cell.links import Links
@@ -419,6 +420,8 @@ class Machine(msgspec.Struct):
     flaps: Flaps = Flaps()
     generation: int = 0  # see ``cell.generations``
     drains: tuple[Drain, ...] = ()  # a person's first, then the windows in order; each is there once
+    admission: int = 0  # position of the entry by which an invitation let it in; its credentials are of that
+    revoked_at: float = 0.0  # seconds since 1970; 0: it is not
 
     @property
     def is_draining(self) -> bool:
@@ -471,6 +474,7 @@ class Snapshot(msgspec.Struct):
     handovers: Handovers = {}
     apps: dict[str, App] = {}  # by key
     crons: dict[str, Cron] = {}  # by key
+    access: Access = msgspec.field(default_factory=Access)
 
 
 class Cell:
@@ -494,6 +498,7 @@ class Cell:
         self.handovers: Handovers = snapshot.handovers
         self.apps: dict[str, App] = snapshot.apps
         self.crons: dict[str, Cron] = snapshot.crons
+        self.access: Access = snapshot.access
         self.placed: dict[str, set[tuple[str, int]]] = {}  # by machine: (job, index) of running tasks
         # By job: indexes of tasks that look for a machine, pending ones and those whose incoming attempts do.
         self.waiting: dict[str, set[int]] = {}
@@ -533,6 +538,7 @@ class Cell:
             self.handovers,
             self.apps,
             self.crons,
+            self.access,
         )
 
     def reindex(self) -> None:

@@ -16,8 +16,15 @@ from pathlib import Path
 
 import msgspec
 
-from borgish.credentials import make_credentials, write_client_file, write_private
+from borgish.credentials import (
+    admin_token_digest,
+    make_credentials,
+    post_token,
+    write_client_file,
+    write_private,
+)
 from borgish.errors import Conflict, Invalid
+from borgish.ids import new_token
 
 # Two cells on one host should not hand out the same ports, so where a cell's ranges begin depends on
 # its folder. All lie below 32768, from where the kernel takes ports for outgoing connections.
@@ -26,6 +33,8 @@ _LISTEN_DEFAULT = "127.0.0.1:7400"
 _MASTER_PORTS_LOW, _MASTER_PORTS = 7400, 2000
 MACHINES_MAX = _RANGES
 
+MEMBERSHIP_NAME = "membership.json"
+"""What a borglet that has joined has in its state folder."""
 PLACE = "cell.place"
 """Says where the folder is, by which a copy of it is known."""
 
@@ -35,6 +44,7 @@ _OURS = (
     PLACE,
     "tokens",
     "tokens.toml",
+    "tokens.taken.toml",
     "secret",
     "client.json",
     "masters",
@@ -119,7 +129,17 @@ def make(folder: Path, machines: int) -> list[str]:
     added = [name for name in wanted if name not in old]
     for name in added:
         _make_machine(folder, name, max(machines, len(old)))
+    for name in machine_names(folder):
+        if not (folder / "machines" / name / "state" / MEMBERSHIP_NAME).exists():
+            invite(folder, name)
     return added
+
+
+def invite(folder: Path, name: str) -> None:
+    """Let a machine in that has not joined yet, has lost its state folder, or was removed from the cell."""
+    token = new_token()
+    post_token(folder, token, name, "join", name)
+    write_private(folder / "machines" / name / "join.token", token + "\n")
 
 
 def purge(folder: Path) -> list[str]:
@@ -173,9 +193,10 @@ def _is_ours(folder: Path) -> bool:
 
 
 def _make_secrets(folder: Path) -> None:
-    """Make what the borglets need before the master, which makes the same, is there."""
-    if not (folder / "client.json").exists() or not (folder / "tokens" / "join.token").exists():
-        make_credentials(folder)
+    """Make what clients need before the master, which makes the same, is there."""
+    make_credentials(folder)
+    admin_token_digest(folder)
+    if not (folder / "client.json").exists():
         write_client_file(folder, _url(folder))
 
 
@@ -201,7 +222,7 @@ def _make_machine(folder: Path, name: str, machines: int) -> None:
         f'machine = "{name}"\n'
         f'listen = "127.0.0.1:0"\n'
         f'master = "{_url(folder)}"\n'
-        f'join_token_file = "../../tokens/join.token"\n'
+        f'join_token_file = "join.token"\n'
         f'state = "state"\n'
         f'ports = "{low}-{low + _PORTS_EACH - 1}"\n'
         f"\n# A share of this host, which the cell's machines have in common.\n"

@@ -30,7 +30,7 @@ app = noun("The machines of the cell.")
 MachineName = Annotated[
     str, typer.Argument(metavar="MACHINE", help="Its name, or a beginning that is unique.")
 ]
-_STYLES = {"up": "green", "down": "red"} | dict.fromkeys(
+_STYLES = {"up": "green", "down": "red", "revoked": "red"} | dict.fromkeys(
     ("draining", "drained", "cordoned", "quarantined"), "yellow"
 )
 
@@ -159,7 +159,7 @@ def remove(
 ) -> None:
     """Take a machine out of the cell: one that is down, or that holds nothing.
 
-    Stop its borglet first, or it joins again.
+    It comes back by `machine invite` alone.
     """
     from borgish.cli.job import say_accepted
     from borgish.client import quoted

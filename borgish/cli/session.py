@@ -56,11 +56,23 @@ class Session(msgspec.Struct):
 
     @property
     def cell_folder(self) -> Path:
+        """The folder of the cell that is meant, absolute; it need not exist. One that was named, else the
+        one that was chosen by ``login`` or ``cell use``, else the nearest local one."""
+        chosen = chosen_cell()
+        if self._named is None and chosen:
+            return cells_folder() / chosen
+        return self.local_folder
+
+    @property
+    def local_folder(self) -> Path:
         """The folder of the local cell that is meant, absolute; it need not exist."""
+        found = self._named or nearest_folder(Path.cwd()) or Path.home() / FOLDER_NAME
+        return Path(os.path.abspath(found))
+
+    @property
+    def _named(self) -> Path | None:
         named = os.environ.get("BORGISH_DIR")
-        chosen = self.folder or (Path(named) if named else nearest_folder(Path.cwd()))
-        chosen = chosen or Path.home() / FOLDER_NAME
-        return Path(os.path.abspath(chosen))
+        return self.folder or (Path(named) if named else None)
 
     def use(self, folder: Path | None) -> None:
         """Take ``--dir`` as given after the command, which counts more than before it."""
@@ -115,6 +127,22 @@ def nearest_folder(start: Path) -> Path | None:
         if (folder / FOLDER_NAME / "cell.toml").is_file():
             return folder / FOLDER_NAME
     return None
+
+
+def cells_folder() -> Path:
+    """Return where the cells are kept that somebody is logged in to."""
+    home = os.environ.get("XDG_CONFIG_HOME")
+    return (Path(home) if home else Path.home() / ".config") / "borgish" / "cells"
+
+
+def chosen_cell() -> str:
+    """Return the name of the cell that commands go to unless one is named; "" for the nearest local one."""
+    if named := os.environ.get("BORGISH_CELL"):
+        return named
+    try:
+        return (cells_folder() / "chosen").read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
 
 
 def read_token(path: Path) -> str:

@@ -1,5 +1,7 @@
 """``borgctl up`` and ``borgctl down``: a cell on this machine, in the background."""
 
+import os
+import signal
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -46,9 +48,9 @@ def up(
         check_machines(machines)
     session = session_of(context)
     session.use(folder)
-    refuse_foreign(session.cell_folder)
-    with alone(session.cell_folder, make=True):
-        raise typer.Exit(bring_up(session.cell_folder, machines))
+    refuse_foreign(session.local_folder)
+    with alone(session.local_folder, make=True):
+        raise typer.Exit(bring_up(session.local_folder, machines))
 
 
 def bring_up(folder: Path, machines: int | None) -> int:
@@ -62,6 +64,11 @@ def bring_up(folder: Path, machines: int | None) -> int:
     added = local_cell.make(folder, machines or len(local_cell.machine_names(folder)) or MACHINES)
     every = [local_cell.master_of(folder), *local_cell.borglets_of(folder)]
     ran = {daemon.name: pid for daemon in every if (pid := daemons.running_pid(daemon))}
+    for daemon in every[1:]:
+        if daemon.name not in ran:
+            local_cell.invite(folder, daemon.name)  # it may have been removed from the cell
+    if "borgmaster" in ran:
+        os.kill(ran["borgmaster"], signal.SIGHUP)  # it lets in the machines that are added
     started = {daemon: daemons.start(daemon) for daemon in every if daemon.name not in ran}
     code = wait_until_ready(folder, started, spent)
     if code == 0:
@@ -166,7 +173,7 @@ def down(
 
     session = session_of(context)
     session.use(folder)
-    where = session.cell_folder
+    where = session.local_folder
     if not exists(where):
         print_out(f"nothing to stop: `borgctl up` made no cell in {where}")
         raise typer.Exit

@@ -66,11 +66,13 @@ class Link:
             poller.change(settings)
 
     def sync(self, machines: Iterable[str]) -> None:
-        """Poll these machines where the cell now says they are."""
+        """Poll these machines where the cell now says they are, and those that were revoked no more."""
         for name in machines:
             record = self._cell.machines[name]
             poller = self._pollers.get(name)
-            if poller is None:
+            if record.revoked_at:
+                self.drop([name])
+            elif poller is None:
                 self._begin(record)
             else:
                 poller.move(record)
@@ -198,7 +200,10 @@ class Link:
     def _poller(self, machine: str) -> Poller:
         poller = self._pollers.get(machine)
         if poller is None:
-            raise NotFound(f"there is no machine {machine}", "`borgctl machine list` shows those there are")
+            raise NotFound(
+                f"there is no machine {machine}, or it was revoked",
+                "`borgctl machine list` shows those there are",
+            )
         return poller
 
     async def close(self) -> None:

@@ -132,6 +132,7 @@ class Poller:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
         self.peer.close()
+        self.peer.cut()  # of a machine that is removed or revoked nothing more is told
         self._fencing.drop(self.machine)
 
     def move(self, record: Machine) -> None:
@@ -293,8 +294,8 @@ class Poller:
         return reply
 
 
-def _address(record: Machine) -> tuple[str, int, bool]:
-    return record.host, record.port, record.tls
+def _address(record: Machine) -> tuple[str, int, bool, int]:
+    return record.host, record.port, record.tls, record.admission
 
 
 def _detail(body: bytes) -> str:

@@ -7,8 +7,6 @@ The simulator has a transport of its own (``sim/network.py``).
 """
 
 import asyncio
-import hashlib
-import hmac
 import ssl
 from collections.abc import AsyncIterator, Callable
 from typing import Protocol, cast
@@ -17,6 +15,7 @@ import httptools
 import msgspec
 
 from borgish.cell.model import Machine
+from borgish.credentials import poll_token
 from borgish.errors import NotListening, Unreachable
 
 BODY_BYTES_MAX = 16 * 1024 * 1024
@@ -51,6 +50,10 @@ class Peer(Protocol):
         """Close what is idle. Exchanges under way end by their own time limits."""
         ...
 
+    def cut(self) -> None:
+        """End streams under way at once."""
+        ...
+
 
 class Transport(Protocol):
     """Makes peers. ``permit`` is called just before anything is sent, and raises when it may not be."""
@@ -58,12 +61,6 @@ class Transport(Protocol):
     def peer(self, record: Machine, permit: Callable[[], None] = lambda: None) -> Peer:
         """Return the way to a machine's borglet, where its record says that it is."""
         ...
-
-
-def poll_token(secret: str, machine: str) -> str:
-    """Return the token by which a machine knows its master. It is derived, so that no database, journal or
-    checkpoint holds one, and one machine's token opens no other."""
-    return "bgp_" + hmac.new(secret.encode(), f"poll:{machine}".encode(), hashlib.sha256).hexdigest()
 
 
 class HttpTransport:
@@ -75,7 +72,8 @@ class HttpTransport:
 
     def peer(self, record: Machine, permit: Callable[[], None] = lambda: None) -> "HttpPeer":
         tls = self._tls if record.tls else None
-        return HttpPeer(record.host, record.port, poll_token(self._secret, record.name), tls, permit)
+        token = poll_token(self._secret, record.name, record.admission)
+        return HttpPeer(record.host, record.port, token, tls, permit)
 
 
 class Connection(asyncio.Protocol):
@@ -187,6 +185,7 @@ class HttpPeer:
             f"Host: {host}:{port}\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\n"
         )
         self._idle: list[Connection] = []
+        self._streams: set[Connection] = set()
 
     async def post(self, path: str, body: bytes, timeout_seconds: float) -> Response:
         try:
@@ -212,10 +211,12 @@ class HttpPeer:
             raise Unreachable(f"no answer from {self.host}:{self.port} in {HEAD_SECONDS_MAX:.0f} s") from None
         except OSError as error:
             raise Unreachable(f"{self.host}:{self.port}: {error}") from None
+        self._streams.add(connection)
         try:
             async for chunk in connection.chunks():
                 yield Response(status, chunk)
         finally:
+            self._streams.discard(connection)
             connection.close()
 
     async def _exchange(self, method: str, path: str, body: bytes) -> tuple[Connection, int]:
@@ -247,3 +248,7 @@ class HttpPeer:
     def close(self) -> None:
         while self._idle:
             self._idle.pop().close()
+
+    def cut(self) -> None:
+        for connection in list(self._streams):
+            connection.close()

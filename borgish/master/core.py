@@ -9,9 +9,13 @@ from itertools import chain
 
 import msgspec
 
+from borgish.audit import AuditNote
+from borgish.cell.access import ID_CHARACTERS, Asker
 from borgish.cell.apply import apply_entry
+from borgish.cell.authorization import authorize
 from borgish.cell.availability import keep_availability, note_tasks, note_touched
 from borgish.cell.commands import (
+    AdmitTokens,
     BeginEpoch,
     Command,
     Decision,
@@ -64,12 +68,22 @@ from borgish.master.planning import (
     dry_run,
 )
 from borgish.master.quarantine import FailureLog, QuarantiningScheduler, broken_by, failed_at, refuse_repeated
-from borgish.master.step import CommandRequest, Input, NotPolled, PollsAnswered, PollsMissed, Step, UsageSeen
+from borgish.master.step import (
+    CommandRequest,
+    Input,
+    Noted,
+    NotPolled,
+    PollsAnswered,
+    PollsMissed,
+    Step,
+    UsageSeen,
+)
 from borgish.reconcilers import RECONCILERS, Reconcile
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.scheduler.plan import Placement, Plan, Preemption, Promise, Refusal
 from borgish.scheduler.schedule import Scheduler, SchedulerSettings
 from borgish.spec.job import JobSpec
+from borgish.text import first_line
 from borgish.vocabulary import Eviction, split_task_name
 from borgish.wire.api import Accepted
 
@@ -104,6 +118,7 @@ class Core:
         self._is_resync = False  # this step
         self._stale: set[str] = set(cell.machines)  # machines the scheduler has to look at again
         self._entries: list[Entry] = []
+        self._audit: list[tuple[AuditNote, int]] = []  # with positions of journal entries
         self._reported: set[str] = set()
         self._seen: dict[str, set[int]] = {}
         self._exclusive: set[str] = set()  # jobs with leases that the step before changed something of
@@ -119,7 +134,13 @@ class Core:
         )
 
     def begin(
-        self, epoch: int, holder: str, now: Now, rules: Rules | None = None, seen: Seen | None = None
+        self,
+        epoch: int,
+        holder: str,
+        now: Now,
+        rules: Rules | None = None,
+        seen: Seen | None = None,
+        admitted: AdmitTokens | None = None,
     ) -> Step:
         """Return the step that opens this master's epoch; the first of its life.
 
@@ -127,9 +148,12 @@ class Core:
         it, so borglets compare (timeline, epoch) first.
 
         ``rules`` are the configuration's; ``seen`` is what machines have seen and the store has not, where
-        such a store is taken over. Raises UnsafeConfiguration where the rules do not go with the cell.
+        such a store is taken over; ``admitted`` is what the host's administrators let in. Raises
+        UnsafeConfiguration where the rules do not go with the cell.
         """
         self._record(BeginEpoch(epoch, holder, rules, seen), "election", now)
+        if admitted is not None:
+            self._record(admitted, "host", now)
         return self._finish((), frozenset(self.cell.machines), more=False)
 
     def step(self, inputs: Iterable[Input], now: Now, free_space: FreeSpace = AMPLE) -> Step:
@@ -149,6 +173,8 @@ class Core:
             match given:
                 case CommandRequest():
                     replies.append((given.handle, self._answer(given, now)))
+                case Noted(handle, note):
+                    replies.append((handle, self._noted(note, now)))
                 case PollsAnswered(machines):
                     self._stale |= record_answers(self.observed, machines)
                 case NotPolled(machines):
@@ -185,6 +211,7 @@ class Core:
         changed = touched.tasks.keys() | touched.tasks_gone.keys() | touched.jobs_gone | touched.leases.keys()
         self._exclusive = {key for key in changed if key in self.cell.leases or key in self.observed.leases}
         entries, self._entries = tuple(self._entries), []
+        audit, self._audit = tuple(self._audit), []
         seen, self._seen, self._reported = self._seen, {}, set()
         return Step(
             entries,
@@ -193,6 +220,7 @@ class Core:
             frozenset(assignments),
             {job: frozenset(indexes) for job, indexes in seen.items()},
             more,
+            audit,
             self._failures.take(),
         )
 
@@ -213,9 +241,15 @@ class Core:
                 check_space(self._free_space, ask.command)
             if ask.expected is not None:
                 check_generation(self.cell, ask.command, ask.expected)
+            if ask.asker is not None:
+                authorize(self.cell, ask.command, ask.asker.principal)
             if isinstance(ask.command, SubmitJob) and ask.command.plan:
-                return self._submit_as_planned(ask, ask.command, now)
-            return self._record(ask.command, ask.actor, now, ask)
+                accepted = self._submit_as_planned(ask, ask.command, now)
+            else:
+                accepted = self._record(ask.command, ask.actor, now, ask)
+            if ask.asker is not None:
+                self._audit.append((_note(ask.asker, ask.command, accepted, now), accepted.position))
+            return accepted
         except Refused as refused:
             return refused
         except CellBroken:
@@ -225,6 +259,12 @@ class Core:
             what = f"{cause} of {ask.actor}, request id '{ask.request_id}'"
             self._failures.add(what, position, error, always=True)
             return failed_at(cause, position)
+
+    def _noted(self, note: AuditNote, now: Now) -> Accepted | Refused:
+        if self._free_space.level is Level.FULL:
+            return store_full(self._free_space)  # nothing is done that could not be noted
+        self._audit.append((msgspec.structs.replace(note, at=now.wall), 0))
+        return _accepted(self.cell.position, note.object, "noted")
 
     def dry_run(self, spec: JobSpec, actor: str, now: Now) -> DryRun:
         """Return what would follow if a job were submitted now. Changes nothing.
@@ -445,6 +485,13 @@ def evict_command(planned: Preemption) -> EvictTasks:
 def promise_command(planned: Promise) -> PromisePlaces:
     """Return the command that keeps places."""
     return PromisePlaces(planned.job, planned.indexes, planned.machines)
+
+
+def _note(asker: Asker, command: Command, accepted: Accepted, now: Now) -> AuditNote:
+    who = asker.principal
+    outcome = first_line(accepted.text)
+    what = (_cause(command), accepted.subject, outcome)
+    return AuditNote(now.wall, who.name, who.role, who.token[:ID_CHARACTERS], asker.source, *what)
 
 
 def _answer_text(decision: Decision) -> str:

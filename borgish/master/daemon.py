@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -12,11 +12,11 @@ from apscheduler.schedulers.asyncio import AsyncIOScheduler
 import borgish
 from borgish.api import serve
 from borgish.api.app import create_app
-from borgish.api.auth import Tokens
+from borgish.api.auth import CellTokens
 from borgish.api.middleware import AuthMiddleware, Receive, Scope, Send, hosts_of
 from borgish.api.rate_limits import Limits
 from borgish.api.services import Services
-from borgish.cell.commands import Seen
+from borgish.cell.commands import AdmitTokens, NoteTokenUse, Seen
 from borgish.cell.model import Cell
 from borgish.clock import SystemClock
 from borgish.credentials import Credentials, write_private
@@ -25,10 +25,12 @@ from borgish.failpoints import reach
 from borgish.ids import new_instance
 from borgish.link.transport import HttpTransport
 from borgish.master.archive import Archive
+from borgish.master.audit_log import AuditLog, Refusals
 from borgish.master.health import Metrics, holder_here, leader_health
 from borgish.master.history import History
 from borgish.master.leader import Host, Leader, Work
 from borgish.master.lease import in_thread
+from borgish.master.letter_box import HOST
 from borgish.master.moments import Moments
 from borgish.master.programs import Programs
 from borgish.master.reading import EVENTS_KEPT, Planner, Reader, RecentEvents
@@ -41,6 +43,8 @@ from borgish.store.checkpoint_files import CheckpointFiles
 
 POISON_FILE = "poison.json"
 POISON_KEPT_MAX = 100
+USE_SECONDS = 3600.0
+"""When a token was last used is known to this."""
 
 log = logging.getLogger("borgmaster")
 
@@ -143,12 +147,13 @@ class Daemon:
         credentials: Credentials,
         cell: Cell,
         address: str,
-        tokens: Tokens,
+        tokens: CellTokens,
         limits: Limits,
         tls: ssl.SSLContext | None,
         listener: Listener,
         seen: Seen | None = None,
         files: CheckpointFiles | None = None,
+        admitted: AdmitTokens | None = None,
     ) -> None:
         self._settings = settings
         self._tokens = tokens
@@ -167,7 +172,13 @@ class Daemon:
             in_thread,
         )
         timed, poison = self._metrics.turn, self._poison.known()
-        self._leader = leader = Leader(settings, store, host, cell, address, timed, seen, files, poison)
+        self._leader = leader = Leader(
+            settings, store, host, cell, address, timed, seen, files, poison, admitted
+        )
+        self._secret = credentials.secret
+        self._refusals = Refusals()
+        self._access_version = leader.cell.access.version
+        self.works: dict[str, Work] = {"audit": self._note_refusals, "tokens": self._note_use}
         self._history = RecentEvents(store.entries(max(0, cell.position - EVENTS_KEPT)))
         fencing = leader.link.fencing
         self._reader = Reader(
@@ -181,8 +192,10 @@ class Daemon:
         )
         self._hub = WatchHub(leader.epoch, self._reader)
 
-    async def run(self, stopping: "asyncio.Future[None]") -> None:
-        """Lead and serve until it is to stop. Raises what ended it otherwise."""
+    async def run(self, stopping: "asyncio.Future[None]", serving: Callable[[], None]) -> None:
+        """Lead and serve until it is to stop; ``serving`` is called when it begins to. Raises what ended it
+        otherwise."""
+        self._on_serving = serving
         try:
             await self._leader.run(self, stopping)
         except CellBroken as broken:
@@ -191,6 +204,7 @@ class Daemon:
 
     def serve(self) -> None:
         self._listener.answer_with(self._app())
+        self._on_serving()
         log.info("serving %s on %s", self._settings.name, self._listener.url)
 
     def publish(self, step: Step) -> None:
@@ -201,6 +215,9 @@ class Daemon:
         self._hub.tasks_changed(step.touched.tasks)
         self._hub.tasks_changed(step.seen)
         self._hub.summary_changed()
+        if self._access_version != self._leader.cell.access.version:
+            self._access_version = self._leader.cell.access.version
+            self._listener.drop_revoked()
         reach("release.published")
 
     def stop_serving(self) -> None:
@@ -228,6 +245,7 @@ class Daemon:
             rollbacks=rollbacks,
             archive=Archive(leader.core, leader.turn, store, clock),
             hub=self._hub,
+            audit=AuditLog(self._secret, leader.turn, store),
             joining=leader,
             programs=Programs(leader.core, leader.turn, leader.link),
             checkpointer=leader.checkpointer,
@@ -239,7 +257,26 @@ class Daemon:
             metrics=self._metrics.render,
         )
         hosts = hosts_of(self._settings.host)
-        return create_app(services, self._tokens, hosts, leader.guard.check, self._limits)
+        return create_app(services, self._tokens, hosts, leader.guard.check, self._limits, self._refusals.add)
+
+    async def _note_refusals(self) -> None:
+        await self._refusals.note(self._leader.inbox)
+
+    async def _note_use(self) -> None:
+        """Have the cell note which tokens were used, each once an hour at most."""
+        there = self._leader.cell.access
+        used = {
+            digest: at
+            for digest, at in self._tokens.take_used().items()
+            if digest in there.tokens and at - there.used.get(digest, 0.0) >= USE_SECONDS
+        }
+        if used:
+            await self._leader.command(NoteTokenUse(used), "tokens")
+        self._listener.drop_revoked()  # those whose time is over
+
+    async def admit(self, letters: AdmitTokens) -> str:
+        """Take over tokens from the host; return what was done, when it is durable."""
+        return (await self._leader.command(letters, HOST)).text
 
     def _note_broken(self, broken: CellBroken) -> None:
         log.error("the cell in memory is broken", exc_info=broken)

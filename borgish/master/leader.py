@@ -6,23 +6,26 @@ the simulator runs this very code on a virtual clock.
 """
 
 import asyncio
+import hmac
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Protocol
 
 import msgspec
 
-from borgish.cell.commands import Command, JoinMachine, Seen
+from borgish.audit import AuditChain
+from borgish.cell.commands import AdmitTokens, Command, JoinMachine, Seen
 from borgish.cell.decide_cell import decide_rules
 from borgish.cell.free_space import Level, refusing
 from borgish.cell.model import Cell, Machine
 from borgish.clock import Clock
+from borgish.credentials import poll_token
 from borgish.errors import BorgishError, Fenced, Forbidden
 from borgish.failpoints import reach
 from borgish.link.fencing import REFUSED_SECONDS_MAX
 from borgish.link.link import Link
 from borgish.link.poller import PollSettings
-from borgish.link.transport import Transport, poll_token
+from borgish.link.transport import Transport
 from borgish.master.checkpoints import Checkpointer, CheckpointKeeper
 from borgish.master.core import Core
 from borgish.master.lease import LeaderGuard, Lease, Renewal
@@ -41,6 +44,7 @@ from borgish.wire.link import Leader as LeaderName
 
 CHECKPOINT, SAMPLE = "checkpoint", "sample"  # what housekeeping does at intervals
 REFUSALS_CHECK_SECONDS = 0.5
+CLIENTS_SECONDS = 60.0
 
 log = logging.getLogger("borgmaster")
 
@@ -84,6 +88,11 @@ class Host(msgspec.Struct, frozen=True):
 class Clients(Protocol):
     """Whoever asks a master, and looks on."""
 
+    @property
+    def works(self) -> Mapping[str, Work]:
+        """What is to be done for them once a minute, by name."""
+        ...
+
     def serve(self) -> None:
         """Answer what comes from now on."""
         ...
@@ -104,6 +113,7 @@ class Leader:
     master is found. ``seen`` is what machines have seen and the store has not, where such a store is taken
     over. ``files`` is where checkpoints are kept beside it. ``poison``: the error messages of requests that
     broke a master, by their digests. ``timed`` is called with the seconds that a turn with a commit took.
+    ``admitted`` is what the host's administrators let in.
     """
 
     def __init__(
@@ -117,6 +127,7 @@ class Leader:
         seen: Seen | None = None,
         files: CheckpointFiles | None = None,
         poison: dict[str, str] | None = None,
+        admitted: AdmitTokens | None = None,
     ) -> None:
         self.address = address
         self.cell = cell
@@ -138,9 +149,10 @@ class Leader:
         self.core = Core(
             cell, self._reconcile_settings(), clock.now(), poison=poison, scheduling=settings.scheduling
         )
-        self._first = self.core.begin(self.epoch, host.holder, clock.now(), settings.rules, seen)
+        self._first = self.core.begin(self.epoch, host.holder, clock.now(), settings.rules, seen, admitted)
         self.inbox = Inbox()
-        self.turn = Turn(self.core, store, self.inbox, clock, self._released, timed, self.guard)
+        chain = AuditChain(host.secret, store.last_audit())
+        self.turn = Turn(self.core, store, self.inbox, clock, self._released, timed, self.guard, chain)
         self._clients: Clients | None = None
         self._level = Level.AMPLE  # of the store's room, as it was last logged
         self.checkpointer = Checkpointer(self.core, self.turn, store, clock, files)
@@ -175,23 +187,35 @@ class Leader:
         self.link.fencing.check()
         return await self.inbox.ask(command, actor, request_id, digest, then, expected)
 
-    async def join(self, request: JoinRequest) -> JoinReply:
-        """Take a machine into the cell, or back into it.
+    async def join(self, request: JoinRequest, invitation: str = "") -> JoinReply:
+        """Take a machine into the cell, or back into it. ``invitation`` is the digest of what lets it in.
 
         Raises Forbidden when its token is another machine's, and what ``JoinMachine`` is refused with.
         """
         self.link.fencing.check()  # its borglet asks the next master that it knows
-        token = poll_token(self._host.secret, request.machine)
-        if request.poll_token and request.poll_token != token:
+        name, known = request.machine, bool(request.poll_token)
+        if known and not hmac.compare_digest(request.poll_token, self.poll_token(name)):
             raise Forbidden(
-                f"this is not the token of {request.machine}",
-                "the borglet's state folder is of another machine or another cell: give it an empty one",
+                f"this is not the token of {name}",
+                "the borglet's state folder is of another machine or another cell, or was let in anew since: "
+                f"give it an empty one, and let it in by `borgctl machine invite {name}`",
             )
         machine = _joined(request, self.clock.now().wall)
-        command = JoinMachine(machine, request.instance, known=bool(request.poll_token))
-        await self.inbox.ask(command, request.machine)
+        command = JoinMachine(machine, request.instance, known, "" if known else invitation)
+        # Of an invitation the answer may be lost: the same borglet asks once more, and is answered the same.
+        request_id = f"join-{invitation[:32]}-{name}-{request.instance}" if command.invitation else ""
+        await self.inbox.ask(command, name, request_id, invitation if request_id else "")
+        if name not in self.cell.machines:  # it was removed since this was answered first
+            raise Forbidden(
+                f"{name} was removed from the cell", f"let it in by `borgctl machine invite {name}`"
+            )
         reach("join.accepted")
-        return JoinReply(self.cell.name, request.machine, token)
+        return JoinReply(self.cell.name, name, self.poll_token(name))
+
+    def poll_token(self, machine: str) -> str:
+        """Return the token of a machine, as it is in the cell or would be."""
+        there = self.cell.machines.get(machine)
+        return poll_token(self._host.secret, machine, there.admission if there else 0)
 
     # What a turn brings about
 
@@ -310,6 +334,7 @@ class Leader:
         fencing_watch = asyncio.create_task(self._watch_fencing(), name="refusals")
         ramp_up = asyncio.create_task(self.link.ramp_up(self.turn.durable), name="poll ramp-up")
         works: dict[str, Work] = {CHECKPOINT: self._periodic_checkpoint, SAMPLE: self._sampler.sample}
+        works |= clients.works
         self._host.housekeeping.begin(works, self._intervals())
         clients.serve()
         reach("start.serving")
@@ -332,7 +357,8 @@ class Leader:
 
     def _intervals(self) -> dict[str, float]:
         checkpoints, usage = self._settings.checkpoints, self._settings.usage
-        return {CHECKPOINT: checkpoints.every_minutes * 60, SAMPLE: usage.sample_seconds}
+        own = {CHECKPOINT: checkpoints.every_minutes * 60, SAMPLE: usage.sample_seconds}
+        return own | dict.fromkeys(self._clients.works if self._clients else (), CLIENTS_SECONDS)
 
     async def _periodic_checkpoint(self) -> None:
         await self._checkpoint("periodic")

@@ -9,16 +9,20 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from borgish.api.auth import Tokens
+from borgish.api.auth import CellTokens
 from borgish.api.middleware import AuthMiddleware, hosts_of
 from borgish.api.rate_limits import Limits
 from borgish.api.standby import StandbyApp
+from borgish.cell.access import Role, Token
+from borgish.cell.commands import AdmitTokens
+from borgish.cell.model import Cell
 from borgish.clock import SystemClock
-from borgish.credentials import make_credentials, read_credentials
-from borgish.errors import UnsafeConfiguration
+from borgish.credentials import LETTER_BOX, admin_name, admin_token_digest, make_credentials, read_credentials
+from borgish.errors import BorgishError, UnsafeConfiguration
 from borgish.link.transport import HttpTransport
 from borgish.master.daemon import Daemon, Listener
 from borgish.master.garbage import settle
+from borgish.master.letter_box import HOST, Letters, put_away, read_letters
 from borgish.master.members import MemberList
 from borgish.master.preflight import TakeOver, check_machines, seen_in_files
 from borgish.master.settings import LIVE, Settings
@@ -27,7 +31,6 @@ from borgish.reload import Hangup, Pem, changes, read_pem, reload
 from borgish.store.election import make_candidate
 from borgish.store.sql import SqlStore
 
-TOKENS = "tokens.toml"
 FILES_SECONDS_MAX = 5.0
 """How long a standby waits for secrets that the leader of the same folder is about to write."""
 _LOOK_SECONDS = 0.1
@@ -60,7 +63,7 @@ class _Reading(msgspec.Struct, frozen=True):
 
     new: Settings
     settings: Settings
-    tokens: Tokens | None
+    letters: Letters
     pem: Pem
 
 
@@ -84,7 +87,8 @@ class Process:
         self._store: SqlStore | None = None
         self._listener: Listener | None = None
         self._daemon: Daemon | None = None
-        self._tokens: Tokens | None = None
+        self._tokens: CellTokens | None = None
+        self._admitting: asyncio.Task[None] | None = None
         self._limits = Limits(settings.limits, SystemClock())
         self._pem = _read_pem(settings)
         # Made at the start: files that break while it stands by must not end it when it is to lead.
@@ -94,6 +98,8 @@ class Process:
         """Stand by until the store is ours, then lead it."""
         self._store = await self._standby.at_once(self._stopping, may_wait=self._may_wait)
         await self._wait_for_secrets()
+        if self._store is None:  # whose tokens are good is known by a copy of the cell
+            self._store = await asyncio.to_thread(self._standby.look)
         listener = await self._listen()
         if self._store is None:
             self._say_standing_by(listener)
@@ -104,7 +110,8 @@ class Process:
     async def _listen(self) -> Listener:
         """Answer as a standby, whatever comes then."""
         settings = self._settings
-        self._tokens = Tokens.read(settings.folder / TOKENS)
+        secret = read_credentials(settings.folder).secret
+        self._tokens = CellTokens(self._known_cell, secret, SystemClock())
         door = AuthMiddleware(
             StandbyApp(self._standby.health), self._tokens, hosts_of(settings.host), limits=self._limits
         )
@@ -115,6 +122,12 @@ class Process:
             log.warning("%s", words)
         self._members.enter(address)
         return self._listener
+
+    def _known_cell(self) -> Cell | None:
+        """Return the cell, where it is known whom its tokens stand for: nobody leads a cell without any, and
+        one that is about to lead may have to let in the first."""
+        cell = self._standby.copy.cell
+        return cell if cell is not None and (self._daemon is not None or cell.access.tokens) else None
 
     def _say_standing_by(self, listener: Listener) -> None:
         log.info("standing by for %s on %s", self._settings.name, listener.url)
@@ -142,6 +155,7 @@ class Process:
             older = self._take_over >= TakeOver.OLDER_STORE
             seen = await asyncio.to_thread(seen_in_files, cell, store.files, seen, take_over=older)
         assert self._tokens is not None
+        is_posted, letters = (self._settings.folder / LETTER_BOX).exists(), self._letters(cell)
         self._daemon = Daemon(
             self._settings,
             store,
@@ -154,9 +168,38 @@ class Process:
             listener,
             seen,
             store.files,
+            AdmitTokens(letters.tokens, letters.invitations) if letters else None,
         )
         settle()
-        await self._daemon.run(self._stopping)
+        await self._daemon.run(self._stopping, self._put_away if is_posted else lambda: None)
+
+    def _letters(self, cell: Cell) -> Letters:
+        """Return what the host's administrators let in: what is in the letter box, and the admin token of the
+        folder, where no token of an admin is known."""
+        folder, wall = self._settings.folder, SystemClock().now().wall
+        letters = read_letters(folder, wall)
+        there = (*cell.access.tokens.values(), *letters.tokens)
+        if any(token.role is Role.ADMIN and not token.is_over(wall) for token in there):
+            return letters
+        admin = Token(admin_token_digest(folder), admin_name(), Role.ADMIN, (), wall, HOST)
+        return msgspec.structs.replace(letters, tokens=(*letters.tokens, admin))
+
+    def _put_away(self) -> None:
+        """Note that what was in the letter box is in the cell."""
+        try:
+            put_away(self._settings.folder)
+        except OSError as error:
+            log.warning("%s cannot be renamed: %s", error.filename, error.strerror)
+
+    async def _admit(self, letters: Letters) -> None:
+        assert self._daemon is not None
+        try:
+            said = await self._daemon.admit(AdmitTokens(letters.tokens, letters.invitations))
+        except BorgishError as error:
+            log.error("tokens are not taken over, and their file stays: %s", error)
+            return
+        log.info("reloaded: %s", said)
+        self._put_away()
 
     def reload(self, read_anew: ReadAnew) -> None:
         """Go by what the cell's file, the tokens and the certificates are now, and log each change. What is
@@ -165,8 +208,8 @@ class Process:
 
         def read() -> _Reading:
             new, settings = read_anew(old)  # which loads the files under [tls] into a context of its own
-            tokens = Tokens.read(settings.folder / TOKENS) if self._tokens else None
-            return _Reading(new, settings, tokens, _read_pem(settings))
+            letters = read_letters(settings.folder, SystemClock().now().wall)
+            return _Reading(new, settings, letters, _read_pem(settings))
 
         reload(log, read, self._apply)
 
@@ -176,8 +219,8 @@ class Process:
         old, settings = self._settings, found.settings
         lines = [str(change) for change in changes(old, found.new, LIVE)] + self._pem.changes(found.pem)
         self._settings = settings
-        if self._tokens and found.tokens:
-            lines += self._tokens.change(found.tokens)
+        if self._daemon is not None and found.letters:
+            self._admitting = asyncio.create_task(self._admit(found.letters))
         if settings.limits != old.limits:
             self._limits.change(settings.limits)
         if self._store is not None:

@@ -11,6 +11,8 @@ from borgish.api.views.order import order_refusal
 from borgish.api.views.rollouts import update_words
 from borgish.api.views.status import Daemon, status_view
 from borgish.api.views.tally import Tally
+from borgish.cell.access import Asker
+from borgish.cell.authorization import authorize_spec
 from borgish.cell.events import Entry
 from borgish.cell.model import Cell
 from borgish.clock import Clock
@@ -171,10 +173,12 @@ class Planner:
         self._turn = turn
         self._clock = clock
 
-    async def plan(self, spec: JobSpec, actor: str) -> PlanView:
+    async def plan(self, spec: JobSpec, asker: Asker) -> PlanView:
         """Return what would follow if a job were submitted. Raises what its submission would."""
         await self._turn.durable()
-        return plan_view(self._core.cell, self._core.dry_run(spec, actor, self._clock.now()))
+        authorize_spec(self._core.cell, spec, asker.principal)
+        dry_run = self._core.dry_run(spec, asker.principal.name, self._clock.now())
+        return plan_view(self._core.cell, dry_run)
 
 
 def plan_view(cell: Cell, found: DryRun) -> PlanView:

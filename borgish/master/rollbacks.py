@@ -9,6 +9,7 @@ from datetime import datetime
 
 from borgish.api.moments import Moment
 from borgish.api.views.history import rollback_plan
+from borgish.cell.access import Asker
 from borgish.cell.commands import RollBack
 from borgish.cell.events import EntriesLost
 from borgish.cell.model import Cell
@@ -58,18 +59,19 @@ class Rollbacks:
         return rollback_plan(self._core.cell, then, command, to, self._clock.now())
 
     async def roll_back(
-        self, moment: Moment, asked: RollbackRequest, actor: str, request_id: str, digest: str
+        self, moment: Moment, asked: RollbackRequest, asker: Asker, request_id: str, digest: str
     ) -> Accepted:
         """Roll back, and return when that is durable. Raises what is in the way, with nothing changed."""
+        actor = asker.principal.name
         async with self._one_at_a_time:
             if request_id and request_id in self._core.cell.requests:
                 # Asked again: whatever it would be by now, the answer is the one that was given.
-                return await self._inbox.ask(RollBack(0, 0.0), actor, request_id, digest)
+                return await self._inbox.ask(RollBack(0, 0.0), actor, request_id, digest, asker=asker)
             _, then, command = await self._command(moment, asked)
             await self._turn.durable()
             checked_plan(self._core.cell, then, command, self._clock.now())
             await self._keep()
-            return await self._inbox.ask(command, actor, request_id, digest, then)
+            return await self._inbox.ask(command, actor, request_id, digest, then, asker=asker)
 
     async def _command(self, moment: Moment, asked: RollbackRequest) -> tuple[AsOf, Cell, RollBack]:
         to = await self._moments.find(moment)

@@ -61,16 +61,16 @@ class Standby(Generic[S]):
     async def until_won(self, stopping: "asyncio.Future[None]") -> S | None:
         """Follow until the store is ours; None when we are to stop before."""
         while not stopping.done():
-            if store := await asyncio.to_thread(self._look):
-                self._won = True
+            if store := await asyncio.to_thread(self.look):
                 return store
             await asyncio.wait({stopping}, timeout=LOOK_SECONDS)
         return None
 
-    def _look(self) -> S | None:
-        """Take the store, or follow who has it. What is wrong is logged once, and tried again."""
+    def look(self) -> S | None:
+        """Take the store, or follow who has it. What is wrong is logged once, to be tried again."""
         try:
             if store := self._candidate.try_lead():
+                self._won = True
                 return store
             led, reader = self._candidate.leadership(), self._candidate.reader()
             if reader is not None:

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 
 import msgspec
 
+from borgish.audit import AuditNote
+from borgish.cell.access import Asker
 from borgish.cell.commands import Command
 from borgish.cell.events import Entry
 from borgish.cell.model import Cell
@@ -24,6 +26,15 @@ class CommandRequest(msgspec.Struct, frozen=True):
     digest: str = ""  # of the body that came with the request id
     then: Cell | None = None
     expected: int | None = None  # generation of what it is about; see ``cell.generations``
+    asker: Asker | None = None  # whose rights count, for the audit log; None: a part of borgish itself
+
+
+class Noted(msgspec.Struct, frozen=True):
+    """Something that belongs into the audit log and changes nothing. Who has a ``handle`` is told when it is
+    durable."""
+
+    handle: int
+    note: AuditNote  # its time is that of the step
 
 
 class PollsAnswered(msgspec.Struct, frozen=True):
@@ -51,7 +62,7 @@ class UsageSeen(msgspec.Struct, frozen=True):
     usage: Mapping[tuple[str, int], tuple[int, int]]
 
 
-Input = CommandRequest | PollsAnswered | PollsMissed | NotPolled | UsageSeen
+Input = CommandRequest | Noted | PollsAnswered | PollsMissed | NotPolled | UsageSeen
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -63,4 +74,5 @@ class Step(msgspec.Struct, frozen=True):
     assignments: frozenset[str]  # machines whose assignment is to be made anew
     seen: Mapping[str, frozenset[int]]  # tasks, by job, of which something else is seen now
     more: bool  # work is left: step again at once
+    audit: tuple[tuple[AuditNote, int], ...] = ()  # for the audit log, with positions of journal entries
     failures: tuple[Failure, ...] = ()  # what it failed at and went on without

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
+from borgish.audit import AuditChain, AuditNote
+from borgish.cell.access import Asker
 from borgish.cell.commands import Command, Observe
 from borgish.cell.model import Cell
 from borgish.cell.observed import Miss
@@ -20,7 +22,16 @@ from borgish.errors import OutcomeUnknown, Refused
 from borgish.failpoints import reach
 from borgish.master.core import Core
 from borgish.master.lease import LeaderGuard
-from borgish.master.step import CommandRequest, Input, NotPolled, PollsAnswered, PollsMissed, Step, UsageSeen
+from borgish.master.step import (
+    CommandRequest,
+    Input,
+    Noted,
+    NotPolled,
+    PollsAnswered,
+    PollsMissed,
+    Step,
+    UsageSeen,
+)
 from borgish.store.base import Store, records_of
 from borgish.wire.api import Accepted
 
@@ -36,7 +47,7 @@ class Inbox:
     """
 
     def __init__(self) -> None:
-        self._asks: list[CommandRequest] = []
+        self._asks: list[CommandRequest | Noted] = []
         self._heard: dict[str, float] = {}
         self._missed: dict[str, Miss] = {}
         self._not_polled: tuple[str, ...] = ()
@@ -53,15 +64,25 @@ class Inbox:
         digest: str = "",
         then: Cell | None = None,
         expected: int | None = None,
+        asker: Asker | None = None,
     ) -> Accepted:
         """Hand in a command; return its answer once that is durable. Raises what it was refused with.
 
-        ``then``: see ``decide``; ``expected``: see ``CommandRequest``.
+        ``then``: see ``decide``; the rest: see ``CommandRequest``.
         """
         handle = next(self._handles)
+        asked = CommandRequest(handle, command, actor, request_id, digest, then, expected, asker)
+        return await self._answered(handle, asked)
+
+    async def note(self, note: AuditNote) -> None:
+        """Hand in what belongs into the audit log; return when it is durable. Raises StoreFull."""
+        handle = next(self._handles)
+        await self._answered(handle, Noted(handle, note))
+
+    async def _answered(self, handle: int, asked: CommandRequest | Noted) -> Accepted:
         answer: asyncio.Future[Accepted] = asyncio.get_running_loop().create_future()
         self._waiting[handle] = answer
-        self._asks.append(CommandRequest(handle, command, actor, request_id, digest, then, expected))
+        self._asks.append(asked)
         self._arrived.set()
         try:
             return await answer
@@ -139,8 +160,11 @@ class Turn:
         released: Callable[[Step], None],
         timed: Callable[[float], None],
         guard: LeaderGuard | None = None,
+        chain: AuditChain | None = None,
     ) -> None:
+        """``chain`` adds to the store's audit log; None: there is none, as in a copy of a cell."""
         self._core = core
+        self._chain = chain
         self._store = store
         self._inbox = inbox
         self._clock = clock
@@ -189,7 +213,7 @@ class Turn:
         self._inbox.wake()
 
     async def _commit(self, step: Step) -> None:
-        if not step.entries:
+        if not step.entries and not step.audit:
             return
         self._durable.clear()
         await self.in_store(lambda: self._append(step))
@@ -204,7 +228,8 @@ class Turn:
         """
         self._guard.check()
         try:
-            self._store.append(step.entries, records_of(self._core.cell, step.touched))
+            audit = self._chain.add(step.audit) if self._chain is not None else ()
+            self._store.append(step.entries, records_of(self._core.cell, step.touched, audit))
         except OutcomeUnknown:
             self._guard.check()
             raise

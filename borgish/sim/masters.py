@@ -9,7 +9,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import TypeVar
 
-from borgish.cell.commands import Command
+import msgspec
+
+from borgish.cell.access import Invitation, digest_of
+from borgish.cell.commands import AdmitTokens, Command
 from borgish.cell.free_space import Level
 from borgish.cell.invariants import violations
 from borgish.cell.model import Cell
@@ -76,6 +79,9 @@ def beside(step: Callable[[], float | None]) -> Callable[[], None]:
         task.cancel()
 
     return end
+
+
+FOR_EVER = 1e12
 
 
 class MasterHost:
@@ -215,7 +221,17 @@ class MasterHost:
 
     def join(self, request: JoinRequest, answer: Answer[JoinReply]) -> None:
         """Ask the one that leads here to take a machine in."""
-        self.ask(lambda leader: leader.join(request), answer)
+
+        async def join(leader: Leader) -> JoinReply:
+            if request.poll_token and request.machine in leader.cell.machines:
+                return await leader.join(request)
+            # Its operator has a new invitation for it at hand, whatever became of the one before.
+            digest = digest_of(f"{request.machine} {request.instance} {leader.cell.position}")
+            invitation = Invitation(digest, request.machine, 1, expires_at=FOR_EVER)
+            await leader.command(AdmitTokens((), (invitation,)), "host")
+            return await leader.join(msgspec.structs.replace(request, poll_token=""), digest)
+
+        self.ask(join, answer)
 
     def command(
         self,
@@ -243,6 +259,8 @@ class _Clients:
 
     def __init__(self, host: MasterHost, leader: Leader) -> None:
         self._host, self._leader = host, leader
+
+        self.works: dict[str, Work] = {}
 
     def serve(self) -> None:
         self._host.leader = self._leader

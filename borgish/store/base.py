@@ -5,6 +5,7 @@ from typing import Protocol
 
 import msgspec
 
+from borgish.audit import AuditEntry
 from borgish.bands import DEFAULT_BANDS, Bands
 from borgish.cell.budgets import Budget
 from borgish.cell.crons import Cron
@@ -49,6 +50,7 @@ class Records(msgspec.Struct):
     apps_gone: list[str] = []
     crons: list[Cron] = []
     crons_gone: list[str] = []
+    audit: list[AuditEntry] = []  # new ones
     bands: Bands = DEFAULT_BANDS  # of the cell, to tell a job's band by its priority
 
 
@@ -176,13 +178,31 @@ class Store(Protocol):
         """
         ...
 
+    def audit(self, after: int, limit: int) -> list[AuditEntry]:
+        """Return entries of the audit log with a number above ``after``, in order, at most ``limit``."""
+        ...
+
+    def latest_audit(self, user: str, since: float, before: int, limit: int) -> list[AuditEntry]:
+        """Return the latest entries, at most ``limit``, in order: of a user, unless "", not from before a
+        time, in seconds since 1970, and with numbers below ``before``, unless 0."""
+        ...
+
+    def last_audit(self) -> AuditEntry | None:
+        """Return the latest entry of the audit log, None while there is none."""
+        ...
+
+    def prune_audit(self, before: float, limit: int) -> int:
+        """Delete the first entries of the audit log, at most ``limit``, of those from before a time, in
+        seconds since 1970; the latest ones stay in any case. Returns how many."""
+        ...
+
     def close(self) -> None:
         """Close the database and release its locks. Idempotent."""
         ...
 
 
-def records_of(cell: Cell, touched: Touched) -> Records:
-    """Return the records behind the names that a step touched."""
+def records_of(cell: Cell, touched: Touched, audit: Sequence[AuditEntry] = ()) -> Records:
+    """Return the records behind the names that a step touched, and what it adds to the audit log."""
     handed = [(key, index) for key, there in sorted(touched.handovers.items()) for index in sorted(there)]
     return Records(
         jobs=[cell.jobs[key] for key in sorted(touched.jobs) if key in cell.jobs],
@@ -211,6 +231,7 @@ def records_of(cell: Cell, touched: Touched) -> Records:
         apps_gone=[key for key in sorted(touched.apps) if key not in cell.apps],
         crons=[cell.crons[key] for key in sorted(touched.crons) if key in cell.crons],
         crons_gone=[key for key in sorted(touched.crons) if key not in cell.crons],
+        audit=list(audit),
         bands=cell.rules.bands,
     )
 

@@ -10,6 +10,7 @@ from functools import partial
 
 import msgspec
 
+from borgish.audit import AuditEntry
 from borgish.cell.events import Entry, follows
 from borgish.cell.free_space import AMPLE, FreeSpace
 from borgish.cell.model import Cell
@@ -53,6 +54,7 @@ class Disk(msgspec.Struct):
     checkpoints: dict[int, tuple[CheckpointInfo, bytes]] = {}  # by position, with the stored body
     pruned: int = 0  # the last position that was pruned
     usage: dict[tuple[float, int], UsageBlock] = {}  # by time and part
+    audit: list[AuditEntry] = []  # in order
     free_space: FreeSpace = AMPLE
     gaps: tuple[tuple[int, int], ...] = ()  # positions left out, above ``pruned``: the first and last of each
 
@@ -97,6 +99,7 @@ class MemoryStore:
             dict(disk.checkpoints),
             disk.pruned,
             dict(disk.usage),
+            list(disk.audit),
             gaps=disk.gaps,
         )
         return MemoryStore(self._cell, self._retention, copied)
@@ -140,7 +143,7 @@ class MemoryStore:
         """Resign."""
         self._epoch = 0
 
-    def append(self, entries: Sequence[Entry], records: Records) -> None:  # noqa: ARG002 - as above
+    def append(self, entries: Sequence[Entry], records: Records) -> None:
         """Store the entries, or fail as asked for."""
         self._check_leader()
         self._check_order(entries)
@@ -151,6 +154,7 @@ class MemoryStore:
                 if entry.position > (due := self.disk.head + 1):
                     self.disk.gaps += ((due, entry.position - 1),)
                 self.disk.entries.append(text)
+            self.disk.audit.extend(records.audit)
         if fault is not None:
             self._end = OutcomeUnknown("The store may not have the last write: asked for", "Start again")
             raise self._end
@@ -241,6 +245,31 @@ class MemoryStore:
         for key in gone:
             del self.disk.usage[key]
         return len(gone)
+
+    def audit(self, after: int, limit: int) -> list[AuditEntry]:
+        """Return entries of the audit log with a number above ``after``, in order, at most ``limit``."""
+        return [entry for entry in self.disk.audit if entry.number > after][:limit]
+
+    def latest_audit(self, user: str, since: float, before: int, limit: int) -> list[AuditEntry]:
+        """Return the latest entries, at most ``limit``, in order; see ``Store``."""
+        found = (
+            entry
+            for entry in self.disk.audit
+            if user in ("", entry.note.user)
+            and entry.note.at >= since
+            and entry.number < (before or entry.number + 1)
+        )
+        return list(found)[-limit:]
+
+    def last_audit(self) -> AuditEntry | None:
+        """Return the latest entry of the audit log, None while there is none."""
+        return self.disk.audit[-1] if self.disk.audit else None
+
+    def prune_audit(self, before: float, limit: int) -> int:
+        """Delete the first entries, at most ``limit``, of those from before a time; return how many."""
+        older = [entry for entry in self.disk.audit[:-1] if entry.note.at < before][:limit]
+        del self.disk.audit[: len(older)]
+        return len(older)
 
     def close(self) -> None:
         """Close; the disk stays. Idempotent."""

@@ -15,6 +15,7 @@ import msgspec
 from sqlalchemy import Connection, Executable, Table, delete, func, insert, select, tuple_
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
+from borgish.audit import AuditEntry
 from borgish.cell.events import Entry, follows
 from borgish.cell.free_space import AMPLE, FreeSpace
 from borgish.cell.model import Cell
@@ -51,6 +52,8 @@ from borgish.store.tables import (
     ENTRY_COLUMNS,
     Row,
     app_row,
+    audit,
+    audit_row,
     budget_row,
     checkpoints,
     columns_as_written,
@@ -63,6 +66,7 @@ from borgish.store.tables import (
     lease_rows,
     machine_row,
     quota_row,
+    read_audit,
     read_entry,
     task_rows,
     usage_samples,
@@ -289,6 +293,36 @@ class SqlStore:
                 return 0
             return connection.execute(delete(usage_samples).where(tuple_(*_USAGE_KEY) <= gone[-1])).rowcount
 
+    def audit(self, after: int, limit: int) -> list[AuditEntry]:
+        """Return entries of the audit log with a number above ``after``, in order, at most ``limit``."""
+        wanted = select(audit).where(audit.c.number > after).order_by(audit.c.number).limit(limit)
+        return [read_audit(row) for row in self.rows(wanted)]
+
+    def latest_audit(self, user: str, since: float, before: int, limit: int) -> list[AuditEntry]:
+        """Return the latest entries, at most ``limit``, in order; see ``Store``."""
+        wanted = select(audit).where(audit.c.at >= since)
+        if user:
+            wanted = wanted.where(audit.c.user_name == user)
+        if before:
+            wanted = wanted.where(audit.c.number < before)
+        rows = self.rows(wanted.order_by(audit.c.number.desc()).limit(limit))
+        return [read_audit(row) for row in reversed(rows)]
+
+    def last_audit(self) -> AuditEntry | None:
+        """Return the latest entry of the audit log, None while there is none."""
+        found = self.rows(select(audit).order_by(audit.c.number.desc()).limit(1))
+        return read_audit(found[0]) if found else None
+
+    def prune_audit(self, before: float, limit: int) -> int:
+        """Delete the first entries, at most ``limit``, of those from before a time; return how many."""
+        with self._beside_cell("deleted", "audit entry") as connection:
+            first = connection.execute(select(func.min(audit.c.number))).scalar()
+            kept = connection.execute(select(func.min(audit.c.number)).where(audit.c.at >= before)).scalar()
+            if first is None or kept is None or kept <= first:
+                return 0
+            gone = audit.c.number < min(kept, first + limit)
+            return connection.execute(delete(audit).where(gone)).rowcount
+
     def close(self) -> None:
         """Close the connection and release the lock. Idempotent."""
         with self._mutex:
@@ -328,6 +362,7 @@ class SqlStore:
             (sql.versions_gone, [(job,) for job in {*records.jobs_gone, *records.versions}]),
             (sql.quotas_gone, list(records.quotas_gone)),
             (sql.quotas, [quota_row(quota) for quota in records.quotas]),
+            (sql.audit, [audit_row(entry) for entry in records.audit]),
             (sql.budgets_gone, [(name,) for name in records.budgets_gone]),
             (sql.budgets, [budget_row(budget) for budget in records.budgets]),
             (sql.apps_gone, [(key,) for key in records.apps_gone]),

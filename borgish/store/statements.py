@@ -6,6 +6,7 @@ from sqlalchemy.sql.expression import ClauseElement
 
 from borgish.store.tables import (
     apps,
+    audit,
     budgets,
     crons,
     handovers,
@@ -38,6 +39,7 @@ class Statements:
             delete(quotas).where(quotas.c.user_name == bindparam("whose"), quotas.c.band == bindparam("in")),
             ["whose", "in"],
         )
+        self.audit = insert_text(dialect, audit)
         self.leases = insert_text(dialect, leases)
         self.leases_gone = _text(
             dialect,

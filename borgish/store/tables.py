@@ -26,6 +26,7 @@ from sqlalchemy import (
     cast,
 )
 
+from borgish.audit import AuditEntry, AuditNote
 from borgish.bands import Bands
 from borgish.cell.budgets import Budget
 from borgish.cell.crons import Cron
@@ -34,7 +35,7 @@ from borgish.cell.model import App, Cell, Handover, Job, Machine, Task, TaskLeas
 from borgish.cell.quotas import Quota
 from borgish.store.codec import decode_command, decode_events, encode_command, encode_events
 
-REVISION = "0010"
+REVISION = "0011"
 """The newest migration: what a store must be at before it is used."""
 
 metadata = MetaData(
@@ -185,6 +186,8 @@ machines = Table(
     Column("quarantined_until", Double, nullable=False, server_default="0"),
     Column("generation", BigInteger, nullable=False, server_default="0"),
     Column("drains", JSON, nullable=False, server_default="[]"),
+    Column("admission", BigInteger, nullable=False, server_default="0"),
+    Column("revoked_at", Double, nullable=False, server_default="0"),
 )
 
 quotas = Table(
@@ -291,6 +294,24 @@ usage_samples = Table(
     Column("part", Integer, primary_key=True, autoincrement=False),
     Column("samples", Integer, nullable=False),
     Column("body", LargeBinary, nullable=False),
+)
+
+# What people did (``borgish.audit``), in order; nothing of the cell follows from it.
+audit = Table(
+    "audit",
+    metadata,
+    Column("number", _Position, primary_key=True, autoincrement=False),
+    Column("at", Double, nullable=False),
+    Column("user_name", Text, nullable=False),
+    Column("role", Text, nullable=False),
+    Column("token", Text, nullable=False),
+    Column("source", Text, nullable=False),
+    Column("action", Text, nullable=False),
+    Column("object", Text, nullable=False),
+    Column("outcome", Text, nullable=False),
+    Column("count", Integer, nullable=False),
+    Column("position", BigInteger, nullable=False),
+    Column("digest", Text, nullable=False),
 )
 
 Row = tuple[Any, ...]
@@ -440,7 +461,23 @@ def machine_row(machine: Machine) -> Row:
         machine.quarantined_until,
         machine.generation,
         json_text(machine.drains),
+        machine.admission,
+        machine.revoked_at,
     )
+
+
+def audit_row(entry: AuditEntry) -> Row:
+    """Return a row of ``tables.audit``."""
+    note = entry.note
+    texts = (note.user, note.role, note.token, note.source, note.action, note.object, note.outcome)
+    return (entry.number, note.at, *texts, note.count, entry.position, entry.digest)
+
+
+def read_audit(row: Row) -> AuditEntry:
+    """Return the entry of a row of ``tables.audit``."""
+    number, at, user, role, token, source, action, about, outcome, count, position, digest = row
+    note = AuditNote(at, user, role, token, source, action, about, outcome, count)
+    return AuditEntry(number, note, position, digest)
 
 
 def quota_row(quota: Quota) -> Row:

@@ -22,6 +22,7 @@ from tests.bench.figure import Figure, at_most
 from tests.bench.served import READY_SECONDS_MAX, served_borglets
 from tests.bench.sizes import Sizes
 from tests.cells import ROOT
+from tests.invited import invite_many
 
 MIB = 1024**2
 UP_SECONDS_MAX = 120.0
@@ -69,8 +70,9 @@ def lone_master() -> Iterator[LoneMaster]:
         try:
             client = Client.find(folder)
             until_served(client, process, daemon)
-            token = (folder / "tokens" / "join.token").read_text().strip()
-            yield LoneMaster(process.pid, folder, client, urlsplit(client.url).netloc, token)
+            address = urlsplit(client.url).netloc
+            admin = (folder / "tokens" / "admin.token").read_text().strip()
+            yield LoneMaster(process.pid, folder, client, address, invite_many(address, admin))
         finally:
             daemons.stop([daemon], STOP_SECONDS_MAX)
             process.wait()

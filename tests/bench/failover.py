@@ -34,6 +34,7 @@ from tests.faults.machines import Machines
 from tests.faults.nursery import Nursery
 from tests.fixtures_postgres import durable_server
 from tests.groups import postgres_lacks
+from tests.invited import invite_many
 from tests.ports import free_port
 
 PATIENCE_SECONDS = 120.0
@@ -138,16 +139,16 @@ class Two:
         """Start both: one leads, the other has a warm copy."""
         self._start(0)
         self._until(lambda: self._health(0).role == "leader")
-        for name in ("secret", "tokens.toml"):
-            shutil.copy(self._folders[0] / name, self._folders[1] / name)
+        shutil.copy(self._folders[0] / "secret", self._folders[1] / "secret")
         self._start(1)
         self._until(lambda: self._health(1).warm)
 
     def have_run(self, tasks: int, machines: Machines) -> None:
         """Have machines join, and so many tasks run on them."""
-        token = (self._folders[0] / "tokens" / "join.token").read_text().strip()
+        address = self._urls[0].removeprefix("http://")
+        token = invite_many(address, (self._folders[0] / "tokens" / "admin.token").read_text().strip())
         for request in machines.joins.values():
-            join_master(self._urls[0].removeprefix("http://"), token, request)
+            join_master(address, token, request)
         self._write("steady", tasks)
         self._until(lambda: sum(map(len, machines.running().values())) == tasks)
 

@@ -10,6 +10,7 @@ import uvloop
 
 from borgish.api.moments import Moment
 from borgish.api.views.status import Daemon
+from borgish.cell.access import Asker, Principal, Role
 from borgish.cell.commands import KillTasks
 from borgish.master.checkpoints import Checkpointer
 from borgish.master.moments import Moments
@@ -75,9 +76,9 @@ async def _measured(cell: SimulatedCell, sizes: Sizes) -> Rolled:
     await cell.until_up(tasks)
 
     began = time.perf_counter()
-    await _rollbacks(cell, keeper).roll_back(
-        Moment(str(good), position=good), RollbackRequest(str(good), max_affected=tasks), "bench", "", ""
-    )
+    moment, asked = Moment(str(good), position=good), RollbackRequest(str(good), max_affected=tasks)
+    asker = Asker(Principal("bench", Role.ADMIN))
+    await _rollbacks(cell, keeper).roll_back(moment, asked, asker, "", "")
     decided = cell.begun[cell.core.cell.timeline] - began  # what machines do next is in the same loop
     while not _is_back(cell, bad, tasks):
         await cell.next_news()

@@ -20,7 +20,7 @@ from borgish.cell.model import Cell
 from borgish.cli import daemons
 from borgish.cli import local_cell as cell_folder
 from borgish.client import Client
-from borgish.link.transport import poll_token
+from borgish.credentials import poll_token
 from borgish.store.open import open_store
 from borgish.vocabulary import Phase, State, task_name
 from borgish.wire.api import StatusView

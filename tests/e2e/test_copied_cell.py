@@ -48,7 +48,7 @@ class Copied:
     def copy(self, folder: Path, lease: str = SHORT_LEASE) -> Path:
         """Copy the master's folder and database, in use or not; return the copy's configuration."""
         folder.mkdir(mode=0o700)
-        for name in ("secret", "tokens.toml", "tokens"):
+        for name in ("secret", "tokens"):
             source = self.made.folder / name
             (shutil.copytree if source.is_dir() else shutil.copy)(source, folder / name)
         url = self._copied_url()

@@ -8,6 +8,7 @@ from borgish.client import Client
 from borgish.wire.api import Accepted, MachineList, TaskView
 from tests.cells import ROOT, runs, wait_until
 from tests.e2e.watched import PATIENCE_SECONDS, Foreground, foreground
+from tests.invited import invite_many
 from tests.ports import free_port
 
 JOB = b"name: web\nrun: [sleep, '100000']\nresources: {cpu: 10m, ram: 16MiB}\nconstraints: ['rack == r1']\n"
@@ -42,7 +43,8 @@ def test_both_daemons_from_the_example_files(tmp_path: Path) -> None:
         with foreground("borgish.master.main", cell, forked=False) as master:
             wait_until(lambda: f"serving cell on {url}" in master.said(), PATIENCE_SECONDS)
             assert "joined" not in borglet.said()
-            (machine.parent / "join.token").write_bytes((state / "tokens" / "join.token").read_bytes())
+            admin = (state / "tokens" / "admin.token").read_text().strip()
+            (machine.parent / "join.token").write_text(invite_many(url.removeprefix("http://"), admin))
             try:
                 pid = run_a_job(Client.find(state))
                 end_in_order(master, "stopped in order; tasks go on")
@@ -53,7 +55,7 @@ def test_both_daemons_from_the_example_files(tmp_path: Path) -> None:
                 with foreground("borgish.borglet.main", machine, "--stop-all", forked=False) as last:
                     assert last.ended() == 0, last.said()
             assert not runs(pid)
-    assert [oct(path.stat().st_mode & 0o777) for path in (state / "tokens").iterdir()] == ["0o600", "0o600"]
+    assert [oct(path.stat().st_mode & 0o777) for path in (state / "tokens").iterdir()] == ["0o600"]
 
 
 def run_a_job(client: Client) -> int:

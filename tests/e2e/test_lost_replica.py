@@ -33,7 +33,7 @@ def test_a_standby_leads_after_a_crash_of_the_server_and_not_on_an_older_replica
             before = lives(made)
             beside = tmp_path / "beside"
             beside.mkdir(mode=0o700)
-            for name in ("secret", "tokens.toml", "tokens"):
+            for name in ("secret", "tokens"):
                 (beside / name).symlink_to(made.folder / name)
             (beside / "cell.toml").write_text(CONFIG.format(url=url))
             with foreground("borgish.master.main", beside / "cell.toml", "--standby") as second:

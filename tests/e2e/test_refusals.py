@@ -126,10 +126,10 @@ def test_no_token_is_not_allowed(unchanged: RealCell, tmp_path: Path, name: str)
     assert "hint: " in said.err
 
 
-def test_a_join_token_may_not_command(unchanged: RealCell) -> None:
-    said = unchanged.borgctl(
-        "--token-file", unchanged.folder / "tokens" / "join.token", "job", "kill", "refused"
-    )
+def test_an_invitation_may_not_command(running: RealCell, tmp_path: Path) -> None:
+    invited = running.borgctl("machine", "invite", "m9")
+    (tmp_path / "token").write_text(invited.out.split("::")[1].split()[0])
+    said = running.borgctl("--token-file", tmp_path / "token", "job", "kill", "refused")
     assert said.code == 4, said
     assert "hint: " in said.err
 

@@ -103,7 +103,7 @@ def test_all_is_as_before_and_then_undone(made: RealCell, tmp_path: Path) -> Non
     assert lost.keys() < lives(made).keys()
     made.kill("m3")
     wait_until(lambda: machines(made)["m3"] == "down", PATIENCE_SECONDS)
-    assert "joins again when its borglet comes back" in made.ok("machine", "remove", "m3")
+    assert "`borgctl machine invite` lets it in" in made.ok("machine", "remove", "m3")
     made.ok("machine", "cordon", "m1", "--reason", "by mistake")
     made.ok("job", "kill", "web")
     submitted(made, SLEEPER.format(name="web", tasks=5, version="bad"))

@@ -12,10 +12,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import msgspec
+
 from borgish.cell.commands import Command, JoinMachine, KillTasks, SubmitJob
 from borgish.cell.model import Cell
 from borgish.cli.changes import Deadline
 from borgish.clock import SystemClock
+from borgish.credentials import poll_token
 from borgish.failpoints import VARIABLE
 from borgish.master.core import Core
 from borgish.master.step import CommandRequest
@@ -31,6 +34,7 @@ from tests.faults.judge import CELL, problems_of, wrongly_running
 from tests.faults.ledger import AppOwner, JobOwner, Keeper, MachineOwner, Owner, Request
 from tests.faults.machines import Machines
 from tests.faults.nursery import Nursery
+from tests.invited import invite_many
 
 CONFIG = """\
 name = "{name}"
@@ -224,12 +228,14 @@ class Siege:
 
     def join_machines(self) -> None:
         """Have the machines join, as their borglets would; those that get no answer are for another time."""
-        token = (self.folder / "tokens" / "join.token").read_text().strip()
         address = self._where.find()
         assert address is not None
-        for request in self.machines.joins.values():
-            with contextlib.suppress(OSError, http.client.HTTPException):
-                join_master(address[0], token, request)
+        secret = (self.folder / "secret").read_text().strip()
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            token = invite_many(*address)
+            for name, request in self.machines.joins.items():
+                proof = msgspec.structs.replace(request, poll_token=poll_token(secret, name))
+                join_master(address[0], token, proof)
 
     def ask(self, request: Request) -> tuple[int, bytes]:
         """Ask the master once for something else than its clients do; return status and body."""

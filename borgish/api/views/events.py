@@ -5,7 +5,22 @@ from typing import Any
 
 import msgspec
 
+from borgish.cell.access import ID_CHARACTERS
+from borgish.cell.access_events import (
+    GroupRemoved,
+    GroupSet,
+    InvitationRevoked,
+    InvitationUsed,
+    MachineInvited,
+    MachineRevoked,
+    TokenCreated,
+    TokenRevoked,
+    TokensUsed,
+    UserRemoved,
+    UserSet,
+)
 from borgish.cell.crons import SPREAD_SECONDS
+from borgish.cell.decide_access import grant_words
 from borgish.cell.drains import drain_words
 from borgish.cell.events import (
     AnyEvent,
@@ -374,6 +389,59 @@ def _unfrozen(_event: CellUnfrozen, entry: Entry) -> Iterator[_Line]:
     yield _Line("freeze", f"{entry.actor} unfroze the cell")
 
 
+def _revoked(event: MachineRevoked, entry: Entry) -> Iterator[_Line]:
+    yield _machine(event.machine, f"was revoked by {entry.actor}: it is out of the cell", bad=True)
+
+
+def _user_set(event: UserSet, entry: Entry) -> Iterator[_Line]:
+    granted = ", ".join(map(grant_words, event.user.grants)) or "nothing beyond the defaults"
+    yield _Line("access", f"{event.user.name} is a user, granted {granted}, by {entry.actor}")
+
+
+def _user_removed(event: UserRemoved, entry: Entry) -> Iterator[_Line]:
+    yield _Line("access", f"{event.user} is no user any more, by {entry.actor}")
+
+
+def _group_set(event: GroupSet, entry: Entry) -> Iterator[_Line]:
+    group = event.group
+    granted = f", granted {', '.join(map(grant_words, group.grants))}" if group.grants else ""
+    members = ", ".join(group.members) or "nobody"
+    yield _Line("access", f"in the group {group.name} is {members}{granted}, by {entry.actor}")
+
+
+def _group_removed(event: GroupRemoved, entry: Entry) -> Iterator[_Line]:
+    yield _Line("access", f"{event.group} is no group any more, by {entry.actor}")
+
+
+def _token_created(event: TokenCreated, entry: Entry) -> Iterator[_Line]:
+    token = event.token
+    yield _Line("access", f"token {token.id} stands for {token.user} ({token.role}), by {entry.actor}")
+
+
+def _token_revoked(event: TokenRevoked, entry: Entry) -> Iterator[_Line]:
+    why = f": {event.why}" if event.why else ""
+    text = f"token {event.sha256[:ID_CHARACTERS]} of {event.user} was revoked by {entry.actor}{why}"
+    yield _Line("access", text)
+
+
+def _tokens_used(_event: TokensUsed, _entry: Entry) -> Iterator[_Line]:
+    yield from ()
+
+
+def _invited(event: MachineInvited, entry: Entry) -> Iterator[_Line]:
+    invitation = event.invitation
+    whom = invitation.machine or "any name"
+    yield _Line("access", f"invitation {invitation.id} is for {whom}, by {entry.actor}")
+
+
+def _invitation_used(event: InvitationUsed, _entry: Entry) -> Iterator[_Line]:
+    yield _machine(event.machine, f"came by the invitation {event.sha256[:ID_CHARACTERS]}")
+
+
+def _invitation_revoked(event: InvitationRevoked, _entry: Entry) -> Iterator[_Line]:
+    yield _Line("access", f"invitation {event.sha256[:ID_CHARACTERS]} is over")
+
+
 def _removed(event: MachineRemoved, entry: Entry) -> Iterator[_Line]:
     yield _machine(event.machine, f"was removed from the cell by {entry.actor}")
 
@@ -540,5 +608,16 @@ _LINES: dict[type[AnyEvent], Callable[[Any, Entry], Iterator[_Line]]] = {
     RolloutPaused: _rollout_paused,
     RolloutResumed: _rollout_resumed,
     RolloutFinished: _rollout_finished,
+    MachineRevoked: _revoked,
+    UserSet: _user_set,
+    UserRemoved: _user_removed,
+    GroupSet: _group_set,
+    GroupRemoved: _group_removed,
+    TokenCreated: _token_created,
+    TokenRevoked: _token_revoked,
+    TokensUsed: _tokens_used,
+    MachineInvited: _invited,
+    InvitationUsed: _invitation_used,
+    InvitationRevoked: _invitation_revoked,
 }
 """Every event has its words; a test compares this with the journal's alphabet."""

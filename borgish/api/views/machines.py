@@ -49,7 +49,9 @@ def machine_view(
 
 
 def machine_state(machine: Machine) -> str:
-    """Return ``down``, ``draining``, ``cordoned``, ``quarantined`` or ``up``."""
+    """Return ``revoked``, ``down``, ``draining``, ``cordoned``, ``quarantined`` or ``up``."""
+    if machine.revoked_at:
+        return "revoked"
     if not machine.up:
         return "down"
     if machine.is_draining:

@@ -17,11 +17,11 @@ from borgish.cell.commands import Command, Observe, SeenAttempt
 from borgish.cell.events import Entry
 from borgish.cell.model import Cell, Job, Task
 from borgish.clock import Now
+from borgish.credentials import poll_token
 from borgish.errors import Fenced
 from borgish.link.conversation import attempt_spec
 from borgish.link.link import Link
 from borgish.link.poller import PollSettings
-from borgish.link.transport import poll_token
 from borgish.master.core import Core
 from borgish.master.quarantine import Failure
 from borgish.master.step import CommandRequest, PollsAnswered, Step
@@ -189,7 +189,7 @@ class Copy:
         """Poll from now on a machine that runs what it said it runs, once its borglet begins."""
         del self._asleep[name]
         machine = CopiedMachine(self.cell.machines[name], self.clock, self._injector, self._network)
-        machine.join(self.cell.name, poll_token(ACTOR, name))
+        machine.join(self.cell.name, poll_token(ACTOR, name, self.cell.machines[name].admission))
         for seen in self.core.observed.machines[name].attempts.values():
             if seen.ended is None:
                 machine.runs_already(self._spec(name, seen), seen.started_at)

@@ -3,20 +3,22 @@
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from typing import TypeVar
 
 import msgspec
 import uvloop
 
 from borgish.api.app import create_app
-from borgish.api.auth import Role, Tokens, token_digest
 from borgish.api.moments import Moment
 from borgish.api.serve import Serving, serve
-from borgish.api.services import Principal, Reading, Services, WatchMessage
+from borgish.api.services import Reading, Services, WatchMessage
 from borgish.api.views.history import HistoryFilter
 from borgish.api.views.status import Daemon, status_view
 from borgish.api.views.tally import Tally
+from borgish.audit import AuditEntry, AuditNote
+from borgish.cell.access import Asker, Principal, Role, User
+from borgish.cell.authorization import authorize
 from borgish.cell.commands import Command
 from borgish.cell.events import Entry
 from borgish.cell.free_space import AMPLE
@@ -31,6 +33,7 @@ from borgish.master.history import LOOKED_AT_MAX, Walk
 from borgish.master.watch import WatchHub
 from borgish.spec.job import JobSpec
 from borgish.wire.api import Accepted, AsOf, CheckpointView, EventView, RefusalView
+from borgish.wire.api_access import AuditVerdict
 from borgish.wire.api_past import (
     CheckpointDetail,
     CheckpointVerdict,
@@ -72,6 +75,7 @@ class FakeMaster:
             past=self,
             rollbacks=FakeRollbacks(self),
             archive=FakeArchive(self),
+            audit=FakeAudit(),
             hub=self,
             joining=self,
             programs=self,
@@ -87,12 +91,14 @@ class FakeMaster:
     def reset(self) -> None:
         """Be as new; the hub as well, which is what watchers hang on."""
         self.cell = small_cell()
+        self.cell.access.users["ann"] = User("ann", grants=("band:production",))
         self.observed = small_observed()
         self.before: Cell | None = None
         self.imported = b""
         self.archived: tuple[float | None, float | None] | None = None
         self.tally = Tally()
         self.asked: list[Asked] = []
+        self.noted: list[AuditNote] = []
         self.sought: list[Moment] = []
         self.rolled_back: list[RollbackRequest] = []
         self.log_calls: list[tuple[str, str, bool, bool, bool, int]] = []
@@ -110,10 +116,18 @@ class FakeMaster:
         self.hub = WatchHub(3, self, kept=100)
 
     async def ask(
-        self, command: Command, actor: str, request_id: str, digest: str, *, expected: int | None = None
+        self,
+        command: Command,
+        actor: str,
+        request_id: str,
+        digest: str,
+        *,
+        expected: int | None = None,
+        asker: Asker,
     ) -> Accepted:
         if self.failure:
             raise self.failure
+        authorize(self.cell, command, asker.principal)
         if request_id in self.answered:
             known, answer = self.answered[request_id]
             if known != digest:
@@ -130,10 +144,13 @@ class FakeMaster:
             self.answered[request_id] = (digest, accepted)
         return accepted
 
-    async def plan(self, spec: JobSpec, actor: str) -> PlanView:
+    async def note(self, note: AuditNote) -> None:
+        self.noted.append(note)
+
+    async def plan(self, spec: JobSpec, asker: Asker) -> PlanView:
         if spec.key in self.cell.jobs:
             raise Conflict(f"{spec.key} is there")
-        self.planned.append((spec, actor))
+        self.planned.append((spec, asker.principal.name))
         place = PlannedPlace(0, "m1", victims=("bob/db/0",))
         return PlanView(spec.key, "1 would wait", 20, 1, spec.tasks, "plan-x", (place,))
 
@@ -149,7 +166,7 @@ class FakeMaster:
             cell, observed, NOW, refusals, lambda: status_view(cell, observed, tally, daemon, NOW), tally
         )
 
-    async def join(self, request: JoinRequest) -> JoinReply:
+    async def join(self, request: JoinRequest, invitation: str = "") -> JoinReply:
         return JoinReply("test", request.machine, "bgt_poll")
 
     def events(self, job: str, after: int, limit: int) -> list[EventView]:
@@ -274,11 +291,19 @@ class FakeRollbacks:
         return RollbackPlan(PAST, 1, 2, 3, 0, jobs=(JobRollback("ann/web", "changes"),))
 
     async def roll_back(
-        self, moment: Moment, asked: RollbackRequest, actor: str, request_id: str, digest: str
+        self, moment: Moment, asked: RollbackRequest, asker: Asker, request_id: str, digest: str
     ) -> Accepted:
         self._master.sought.append(moment)
         self._master.rolled_back.append(asked)
-        return Accepted(21, "", f"rolled back by {actor}")
+        return Accepted(21, "", f"rolled back by {asker.principal.name}")
+
+
+class FakeAudit:
+    async def latest(self, user: str, since: float, before: int, limit: int) -> list[AuditEntry]:
+        return []
+
+    async def verify(self) -> AuditVerdict:
+        return AuditVerdict(0, True, "", "", "")
 
 
 class FakeArchive:
@@ -299,9 +324,23 @@ PRINCIPALS = {
     "bgt_ann": Principal("ann", Role.USER),
     "bgt_bob": Principal("bob", Role.USER),
     "bgt_reader": Principal("eve", Role.READER),
+    "bgt_operator": Principal("olga", Role.OPERATOR),
+    "bgt_member": Principal("ben", Role.USER, frozenset({"ann"})),
     "bgt_join": Principal("join", Role.JOIN),
 }
-TOKENS = Tokens({token_digest(token): principal for token, principal in PRINCIPALS.items()})
+
+
+class FixedTokens:
+    """Tokens by what they are."""
+
+    def __init__(self, principals: Mapping[str, Principal]) -> None:
+        self.principals = dict(principals)
+
+    def principal(self, token: str) -> Principal | None:
+        return self.principals.get(token)
+
+
+TOKENS = FixedTokens(PRINCIPALS)
 
 
 class RunningApi:

@@ -21,6 +21,7 @@ from borgish.wire.bounded_http import HEAD_BYTES_MAX
 from tests.integration.api.fakes import PATIENCE_SECONDS, RunningApi
 
 TOKEN = b"Host: 127.0.0.1\r\nAuthorization: Bearer bgt_admin\r\n"
+AS_MACHINE = b"Host: 127.0.0.1\r\nAuthorization: Bearer bgt_join\r\n"
 MACHINE = {
     "machine": "m9",
     "host": "127.0.0.1",
@@ -60,7 +61,8 @@ def ask(
     api: RunningApi, target: str, body: bytes | None = None, headers: bytes = b""
 ) -> tuple[int, dict[str, str]]:
     method = b"GET" if body is None else b"POST"
-    head = method + b" " + target.encode() + b" HTTP/1.1\r\n" + TOKEN + headers
+    token = AS_MACHINE if target == "/v1/machines" else TOKEN
+    head = method + b" " + target.encode() + b" HTTP/1.1\r\n" + token + headers
     length = b"Content-Length: %d\r\n" % len(body) if body is not None else b""
     return problem(send(api, head + length + b"\r\n" + (body or b"")))
 

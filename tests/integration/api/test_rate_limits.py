@@ -9,16 +9,22 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from borgish.api.app import create_app
-from borgish.api.auth import Role, Tokens, token_digest
 from borgish.api.middleware import AuthMiddleware
 from borgish.api.rate_limits import Limits, LimitSettings
 from borgish.api.serve import Serving, serve
-from borgish.api.services import Principal
+from borgish.cell.access import Principal, Role
 from borgish.clock import SystemClock
 from borgish.errors import NotFound, TooManyRequests, Unauthenticated, Unreachable
 from borgish.wire.api import ExecCall, StatusView
 from borgish.wire.link import ExecReply
-from tests.integration.api.fakes import PATIENCE_SECONDS, PRINCIPALS, FakeMaster, RunningApi, until
+from tests.integration.api.fakes import (
+    PATIENCE_SECONDS,
+    PRINCIPALS,
+    FakeMaster,
+    FixedTokens,
+    RunningApi,
+    until,
+)
 
 NEVER = 1e-6  # a second: nothing comes back while a test runs
 TIGHT = LimitSettings(
@@ -30,10 +36,6 @@ TIGHT = LimitSettings(
 )
 
 
-def tokens_of(*names: str) -> Tokens:
-    return Tokens({token_digest(token): who for token, who in PRINCIPALS.items() if token in names})
-
-
 class Limited(RunningApi):
     """The API behind a door with tight limits, and tokens of its own."""
 
@@ -41,14 +43,14 @@ class Limited(RunningApi):
 
     async def _start(self) -> tuple[FakeMaster, Serving]:
         master = FakeMaster()
-        self.tokens = tokens_of(*PRINCIPALS)
+        self.tokens = FixedTokens(PRINCIPALS)
         limits = Limits(self.settings, SystemClock())
         self.door: AuthMiddleware = create_app(master.services, self.tokens, limits=limits)
         return master, await serve(self.door, "127.0.0.1", 0)
 
     def revoke(self, token: str) -> None:
-        """As the daemon does when a token is no longer in its file."""
-        self.do(lambda: self.tokens.change(tokens_of(*PRINCIPALS.keys() - {token})))
+        """As the daemon does when a token is revoked."""
+        self.do(lambda: self.tokens.principals.pop(token))
         self.do(self.door.drop_revoked)
 
 
@@ -153,8 +155,8 @@ def test_a_revoked_token_ends_its_commands_beside_tasks(
 
 def test_a_token_of_another_role_ends_its_streams_too(revocable: Open) -> None:
     watching = revocable.client("bgt_ann").watch()
-    readers = Tokens({token_digest("bgt_ann"): Principal("ann", Role.READER)})
-    revocable.do(lambda: revocable.tokens.change(readers))
+    readers = {"bgt_ann": Principal("ann", Role.READER)}
+    revocable.do(lambda: revocable.tokens.principals.update(readers))
     revocable.do(revocable.door.drop_revoked)
     with pytest.raises(Unreachable):
         list(watching)

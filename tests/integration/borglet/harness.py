@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from borgish.credentials import MEMBER
 from borgish.resources import Resources
 from borgish.spec.job import Health, Restart, Stop
 from borgish.vocabulary import Phase, RestartPolicy, Runtime
@@ -60,7 +61,8 @@ class Master:
 
     def take_join(self, handler: BaseHTTPRequestHandler, body: bytes) -> None:
         status, answer = 201, msgspec.json.encode(JoinReply("test", "m1", POLL_TOKEN))
-        if handler.path != "/v1/machines" or handler.headers["Authorization"] != f"Bearer {JOIN_TOKEN}":
+        known = (f"Bearer {JOIN_TOKEN}", f"Bearer {MEMBER}m1.{POLL_TOKEN}")
+        if handler.path != "/v1/machines" or handler.headers["Authorization"] not in known:
             status, answer = 401, b'{"title":"","status":401,"detail":"wrong token"}'
         elif self.leader:
             answer = b'{"title":"","status":307,"detail":"another leads"}'

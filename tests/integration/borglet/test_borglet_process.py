@@ -196,7 +196,7 @@ def test_it_goes_on_trying_to_join_and_says_what_is_in_the_way(tmp_path: Path, m
     token.write_text("bgt_wrong", "utf-8")
     borglet.start()
     try:
-        wait_until(lambda: "refused the join token" in borglet.text(), "told of the token")
+        wait_until(lambda: "refused what is in" in borglet.text(), "told of the token")
         master.refuse = 409
         token.write_text(JOIN_TOKEN, "utf-8")
         wait_until(lambda: "refused the name 'm1'" in borglet.text(), "told of the name")

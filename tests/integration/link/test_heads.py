@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from borgish.cell.model import Machine
-from borgish.link.transport import HttpTransport, poll_token
+from borgish.credentials import poll_token
+from borgish.link.transport import HttpTransport
 from borgish.master import preflight
 from borgish.master.preflight import ask_heads
 from borgish.resources import Resources

@@ -12,11 +12,12 @@ from borgish.cell.commands import Observe
 from borgish.cell.model import Cell, Machine, Snapshot
 from borgish.cell.observed import Miss, Observed, SeenMachine
 from borgish.clock import SystemClock
+from borgish.credentials import poll_token
 from borgish.errors import Fenced, NotFound, StoreFull, Unreachable
 from borgish.link import poller, transport
 from borgish.link.link import Link
 from borgish.link.poller import PollSettings
-from borgish.link.transport import HttpPeer, HttpTransport, poll_token
+from borgish.link.transport import HttpPeer, HttpTransport
 from borgish.resources import Resources
 from borgish.vocabulary import Phase, Runtime
 from borgish.wire.api import Problem

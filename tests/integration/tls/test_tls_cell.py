@@ -19,6 +19,7 @@ from cryptography.x509.oid import NameOID
 from borgish.cli.borgctl import run
 from borgish.clock import SystemClock
 from tests.forked import Forked
+from tests.invited import invite
 from tests.ports import free_port
 
 # What an authority's key is for: Python 3.13 trusts none that does not say it.
@@ -85,6 +86,7 @@ def cell(folder: Path) -> Iterator[str]:
     (folder / "borglet.toml").write_text(
         f'{about}ports = "29000-29010"\nruntimes = ["process"]\n{TLS.format("m1")}'
     )
+    invite(folder, "m1", folder / "tokens" / "join.token")
     daemons = [daemon("borgish.master.main", folder / "cell.toml")]
     daemons.append(daemon("borgish.borglet.main", folder / "borglet.toml"))
     try:

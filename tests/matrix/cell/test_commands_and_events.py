@@ -17,10 +17,16 @@ OF_BORGISH = {
     *("Observe", "EndLeases", "HoldJob", "ReleaseJob", "ForgetFailures", "EndFailedJob"),
     "FireCron",
     *("FailUpdate", "FinishRollouts"),
+    *("AdmitTokens", "NoteTokenUse"),
     *("BeginHandovers", "HandOverTasks", "EndIncoming", "EndHandovers"),
 }
 OF_THE_CELL = {"RollBack", "FreezeCell", "UnfreezeCell"}
 """They decide about many things, each of which has its generation by the event, or about the cell."""
+OF_ACCESS = {
+    *("AddUser", "RemoveUser", "AddGroup", "RemoveGroup", "ChangeMembers", "ChangeGrants"),
+    *("CreateToken", "RevokeToken", "InviteMachine", "RevokeInvitation", "RevokeMachine"),
+}
+"""What they are about has no generation: nobody edits a token, and what is revoked twice is revoked."""
 
 
 def test_every_command_is_decided() -> None:
@@ -33,4 +39,4 @@ def test_every_event_is_applied() -> None:
 
 def test_every_command_is_known_to_be_somebodys_decision_or_nobodys() -> None:
     decided = DECIDED_BY_PEOPLE.keys() | DECIDED_ABOUT_SEVERAL
-    assert {command.__name__ for command in COMMANDS} == decided | OF_BORGISH | OF_THE_CELL
+    assert {command.__name__ for command in COMMANDS} == decided | OF_BORGISH | OF_THE_CELL | OF_ACCESS

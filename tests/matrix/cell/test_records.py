@@ -83,6 +83,8 @@ FIELDS: dict[type[Any], dict[str, str]] = {
         **dict.fromkeys(("ports_high", "boot_id", "up", "cordoned", "reason", "taints", "drains"), BOTH),
         "quarantined_until": BOTH,
         "flaps": NEITHER,
+        "admission": IN_TABLE,
+        "revoked_at": IN_TABLE,
         **dict.fromkeys(("name", "joined_at", "port_next", "generation"), IN_TABLE),
     },
     Task: {
@@ -129,10 +131,11 @@ OF_THE_CELL = {
         "quarantined_until",
         "flaps",
         "generation",
+        "admission",
     )
 }
 OF_ITS_BORGLET = {"host", "port", "tls", "capacity", "attributes", "runtimes", "ports_low", "ports_high"}
-AS_IT_JOINS = {"name", "up", "reason"}
+AS_IT_JOINS = {"name", "up", "reason", "revoked_at"}
 
 OTHERS: dict[str, Any] = {
     "drains": (Drain("ann", 1.0, 2.0, "new disk"),),

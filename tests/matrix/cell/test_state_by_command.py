@@ -10,16 +10,23 @@ from collections.abc import Callable, Iterator
 import msgspec
 import pytest
 
+from borgish.cell.access import Invitation, Role, Token
 from borgish.cell.apply import apply_entry
 from borgish.cell.budgets import Budget
 from borgish.cell.commands import (
+    AddGroup,
+    AddUser,
+    AdmitTokens,
     AdvanceRollouts,
     ApplyApp,
     BeginEpoch,
     BeginHandovers,
     CancelMaintenance,
+    ChangeGrants,
+    ChangeMembers,
     Command,
     CordonMachine,
+    CreateToken,
     DrainMachines,
     EndChildren,
     EndFailedJob,
@@ -37,11 +44,13 @@ from borgish.cell.commands import (
     FreezeCell,
     HandOverTasks,
     HoldJob,
+    InviteMachine,
     JoinMachine,
     KillApp,
     KillTasks,
     LoseMachine,
     MaintainMachines,
+    NoteTokenUse,
     Observe,
     PauseCron,
     PauseRollouts,
@@ -53,11 +62,16 @@ from borgish.cell.commands import (
     RemoveApp,
     RemoveBudget,
     RemoveCron,
+    RemoveGroup,
     RemoveMachine,
     RemoveQuota,
+    RemoveUser,
     RestartTasks,
     ResumeCron,
     ResumeUpdate,
+    RevokeInvitation,
+    RevokeMachine,
+    RevokeToken,
     RollBack,
     RunApp,
     RunCron,
@@ -386,6 +400,19 @@ ASKED: dict[str, Command | Callable[[Desk], Command]] = {
     "run cron": RunCron("ann/nightly"),
     "fire": FireCron("ann/nightly", 2e9),
     "freeze": FreezeCell("a holiday"),
+    "add user": AddUser("bob"),
+    "remove user": RemoveUser("ann"),
+    "add group": AddGroup("web-team"),
+    "remove group": RemoveGroup("web-team"),
+    "members": ChangeMembers("web-team"),
+    "grants": ChangeGrants("ann", ("band:production",)),
+    "token": CreateToken(Token("a" * 64, "ann", Role.READER)),
+    "revoke token": RevokeToken("aaaa"),
+    "admit tokens": AdmitTokens((Token("b" * 64, "ann", Role.USER),)),
+    "note use": NoteTokenUse({"a" * 64: 1.0}),
+    "invite": InviteMachine(Invitation("c" * 64, expires_at=2000.0)),
+    "uninvite": RevokeInvitation("cccc"),
+    "revoke m1": RevokeMachine("m1"),
     "unfreeze": UnfreezeCell(),
     "begin": BeginEpoch(2, "me"),
 }
@@ -483,6 +510,19 @@ resume cron   | !    !    !    !    !    !    !    !    !    !    !    !    !   
 run cron      | !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !
 fire          | .    P    D    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
 freeze        | .    P    D    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
+add user      | .    P    D    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
+remove user   | !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !
+add group     | .    P    D    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
+remove group  | !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !
+members       | !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !
+grants        | !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !
+token         | .    P    D    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
+revoke token  | !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !
+admit tokens  | .    P    D    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
+note use      | .    P    D    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
+invite        | .    P    D    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
+uninvite      | !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !
+revoke m1     | .    P    D    P    P    P    P    P    P    P    P    P    P    P    P    I    F    X    K    L
 unfreeze      | .    P    D    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
 begin         | .    P    D    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
 start         | .    P    P    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L

@@ -9,6 +9,7 @@ from borgish.api.app import create_app
 from borgish.api.serve import Serving, serve
 from borgish.api.services import Reading
 from borgish.bands import Bands
+from borgish.cell.access import Asker
 from borgish.cell.commands import Command, JoinMachine
 from borgish.cell.model import Cell, Rules, Snapshot
 from borgish.clock import Now
@@ -43,10 +44,17 @@ class CoreMaster(FakeMaster):
         self.cell, self.observed = self.core.cell, self.core.observed
 
     async def ask(
-        self, command: Command, actor: str, request_id: str, digest: str, *, expected: int | None = None
+        self,
+        command: Command,
+        actor: str,
+        request_id: str,
+        digest: str,
+        *,
+        expected: int | None = None,
+        asker: Asker,
     ) -> Accepted:
         heard = PollsAnswered(dict.fromkeys(MACHINES, self.now.mono))
-        asked = CommandRequest(1, command, actor, request_id, digest, expected=expected)
+        asked = CommandRequest(1, command, actor, request_id, digest, expected=expected, asker=asker)
         step = self.core.step([heard, asked], self.now)
         self.journal += step.entries
         ((_, reply),) = step.replies

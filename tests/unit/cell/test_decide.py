@@ -7,6 +7,7 @@ from borgish.cell.apply import apply_entry
 from borgish.cell.commands import (
     Command,
     CordonMachine,
+    Decision,
     EvictTasks,
     ForgetJob,
     JoinMachine,
@@ -72,11 +73,7 @@ class Desk:
             decision = decide(self.cell, self.observed, command, actor, NOW)
         for text in (decision.text, *decision.notes):
             check_sentence(text)
-        if decision.events:
-            position = self.cell.position + 1
-            cause, subject = type(command).__name__, decision.subject
-            entry = Entry(position, NOW.wall, 1, 1, actor, cause, decision.events, subject=subject)
-            apply_entry(self.cell, entry)
+        self.apply(decision, type(command).__name__, actor)
         if isinstance(command, Observe):
             record_report(self.cell, self.observed, command, NOW)
         elif isinstance(command, PlaceTasks):  # what something is placed on has been heard
@@ -85,6 +82,12 @@ class Desk:
                 found.instance = found.instance or "i1"
         assert violations(self.cell) == []
         return decision.text, len(decision.events)
+
+    def apply(self, decision: Decision, cause: str, actor: str = "ann") -> None:
+        if decision.events:
+            position, subject = self.cell.position + 1, decision.subject
+            entry = Entry(position, NOW.wall, 1, 1, actor, cause, decision.events, subject=subject)
+            apply_entry(self.cell, entry)
 
     def submit_and_place(self, job: JobSpec) -> None:
         self.do(SubmitJob(job))
@@ -377,10 +380,10 @@ def test_a_name_that_is_held_is_refused(desk: Desk) -> None:
     desk.observed.machines["m1"] = SeenMachine(instance="i1")
     with pytest.raises(Conflict, match="m1 is in this cell and answers"):
         desk.do(JoinMachine(machine(), "i2", known=False))
-    assert desk.do(JoinMachine(machine(), "i1", known=False))[1] == 0
     assert desk.do(JoinMachine(machine(), "i2", known=True))[1] == 0
     desk.do(SetMachineDown("m1", "silent"))
-    assert desk.do(JoinMachine(machine(), "i2", known=False))[1] == 1
+    with pytest.raises(Conflict, match="machine invite m1"):
+        desk.do(JoinMachine(machine(), "i1", known=False))
 
 
 def test_joining_again_keeps_the_cordon(desk: Desk) -> None:

@@ -47,6 +47,9 @@ class DyingBorglet:
     def stream(self, path: str, body: bytes | None = None) -> AsyncIterator[Response]:
         raise AssertionError("nothing is streamed")
 
+    def cut(self) -> None:
+        pass
+
     def close(self) -> None:
         pass
 

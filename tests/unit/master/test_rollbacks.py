@@ -11,6 +11,7 @@ import pytest
 
 from borgish.api.moments import read_moment
 from borgish.api.views.status import Daemon
+from borgish.cell.access import Asker, Principal, Role
 from borgish.cell.commands import Command, JoinMachine, KillTasks, Seen, SubmitJob
 from borgish.clock import SystemClock
 from borgish.errors import Conflict, Gone, Invalid, NotFound, Refused
@@ -78,7 +79,8 @@ class Bench:
 
     async def back(self, to: str, request_id: str = "", **asked: Any) -> Accepted:
         moment = read_moment(to, self.clock.now().wall)
-        return await self.rollbacks.roll_back(moment, RollbackRequest(to, **asked), "ann", request_id, "d")
+        asker = Asker(Principal("ann", Role.ADMIN))
+        return await self.rollbacks.roll_back(moment, RollbackRequest(to, **asked), asker, request_id, "d")
 
     async def plan(self, to: str, **asked: Any) -> RollbackPlan:
         moment = read_moment(to, self.clock.now().wall)

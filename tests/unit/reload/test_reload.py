@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from borgish.api.auth import Tokens
-from borgish.api.services import Principal
 from borgish.borglet.settings import LIVE as BORGLET_LIVE
 from borgish.borglet.settings import File
 from borgish.borglet.settings import Tls as BorgletTls
@@ -146,15 +144,3 @@ def test_a_borglet_changes_its_masters_and_nothing_of_its_machine() -> None:
     ]
     taken = merged(old, new, BORGLET_LIVE)
     assert (taken.master, taken.join_token_file, taken.capacity) == (new.master, new.join_token_file, {})
-
-
-def test_each_token_that_changes_is_named_and_none_is_shown() -> None:
-    a, b, c = "a" * 64, "b" * 64, "c" * 64
-    tokens = Tokens({a: Principal("ann", "user"), b: Principal("bob", "user")})
-    new = Tokens({a: Principal("ann", "admin"), c: Principal("eve", "reader")})
-    assert tokens.change(new) == [
-        "tokens: aaaaaaaa...: user ann -> admin ann",
-        "tokens: bbbbbbbb...: user bob -> (none)",
-        "tokens: cccccccc...: (none) -> reader eve",
-    ]
-    assert tokens.change(new) == []

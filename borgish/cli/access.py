@@ -1,0 +1,267 @@
+"""``borgctl user``, ``group`` and ``token``: who may do what in a cell."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from borgish.cli.at_option import day_and_time
+from borgish.cli.render import Column, Form, FormOption, show_list
+from borgish.cli.session import noun, session_of
+from borgish.text import age
+from borgish.wire.api import Accepted
+from borgish.wire.api_access import (
+    GrantsRequest,
+    GroupList,
+    GroupView,
+    MembersRequest,
+    TokenList,
+    TokenRequest,
+    TokenView,
+    UserList,
+    UserView,
+)
+
+if TYPE_CHECKING:
+    from borgish.client import Client
+
+user_app = noun("Users: who may have jobs, and what they are granted.")
+group_app = noun("Groups: users who have jobs together.")
+token_app = noun("Tokens: by which people and programs prove who they are.")
+
+NEVER = "never"
+
+User = Annotated[str, typer.Argument(metavar="USER", help="Name of the user.")]
+Group = Annotated[str, typer.Argument(metavar="GROUP", help="Name of the group.")]
+Owner = Annotated[str, typer.Argument(metavar="USER|GROUP", help="Name of the user or the group.")]
+Grants = Annotated[
+    list[str],
+    typer.Argument(metavar="GRANT...", help="A band, like production, or a privilege, like container-root."),
+]
+
+
+def _joined(names: tuple[str, ...]) -> str:
+    return ",".join(names) or "-"
+
+
+USER_COLUMNS: tuple[Column[UserView], ...] = (
+    Column("NAME", lambda user: user.name),
+    Column("GRANTED", lambda user: _joined(user.grants)),
+    Column("GROUPS", lambda user: _joined(user.groups)),
+    Column("TOKENS", lambda user: str(user.tokens), right=True),
+    Column("AGE", lambda user: age(user.since), right=True),
+)
+GROUP_COLUMNS: tuple[Column[GroupView], ...] = (
+    Column("NAME", lambda group: group.name),
+    Column("MEMBERS", lambda group: _joined(group.members)),
+    Column("GRANTED", lambda group: _joined(group.grants)),
+    Column("AGE", lambda group: age(group.since), right=True),
+)
+TOKEN_COLUMNS: tuple[Column[TokenView], ...] = (
+    Column("ID", lambda token: token.id),
+    Column("USER", lambda token: token.user),
+    Column("ROLE", lambda token: token.role),
+    Column("BANDS", lambda token: _joined(token.bands)),
+    Column("AGE", lambda token: age(token.created_at), right=True),
+    Column("BY", lambda token: token.created_by, wide=True),
+    Column("ENDS", lambda token: day_and_time(token.expires_at) if token.expires_at else "never"),
+    Column("USED", lambda token: f"{age(token.used_at)} ago" if token.used_at else "never"),
+    Column("NOTE", lambda token: token.note or "-"),
+)
+
+
+# Users
+
+
+@user_app.command("add")
+def add_user(context: typer.Context, user: User) -> None:
+    """Let somebody have jobs, in the bands batch and free."""
+    _say(_client(context).post(_path("users", user), None, Accepted))
+
+
+@user_app.command("list")
+def list_users(context: typer.Context, output: FormOption = Form.TABLE) -> None:
+    """List the users, and what they are granted."""
+    from borgish.cli.lookup import every
+
+    users = list(every(_client(context), "/v1/users", {}, UserList))
+    show_list(
+        users, USER_COLUMNS, output, lambda user: user.name, "no users; `borgctl user add NAME` adds one"
+    )
+
+
+@user_app.command("grant")
+def grant(context: typer.Context, owner: Owner, grants: Grants) -> None:
+    """Grant a user or a group what goes beyond the defaults."""
+    _change_grants(context, owner, GrantsRequest(add=tuple(grants)))
+
+
+@user_app.command("ungrant")
+def ungrant(context: typer.Context, owner: Owner, grants: Grants) -> None:
+    """Take back what was granted. What runs already goes on."""
+    _change_grants(context, owner, GrantsRequest(remove=tuple(grants)))
+
+
+def _change_grants(context: typer.Context, owner: str, asked: GrantsRequest) -> None:
+    _say(_client(context).post(_path("users", owner) + "/grants", asked, Accepted))
+
+
+@user_app.command("remove")
+def remove_user(context: typer.Context, user: User) -> None:
+    """Forget a user, with the tokens. The jobs go on."""
+    _say(_client(context).post(_path("users", user) + "/remove", None, Accepted))
+
+
+# Groups
+
+
+@group_app.command("add")
+def add_group(
+    context: typer.Context,
+    group: Group,
+    member: Annotated[
+        list[str] | None, typer.Option("--member", metavar="USER", help="Put this user into it; repeatable.")
+    ] = None,
+) -> None:
+    """Let users have jobs together: those whose `user` is the group."""
+    client = _client(context)
+    _say(client.post(_path("groups", group), None, Accepted))
+    if member:
+        _say(client.post(_path("groups", group) + "/members", MembersRequest(add=tuple(member)), Accepted))
+
+
+@group_app.command("list")
+def list_groups(context: typer.Context, output: FormOption = Form.TABLE) -> None:
+    """List the groups, and who is in them."""
+    from borgish.cli.lookup import every
+
+    groups = list(every(_client(context), "/v1/groups", {}, GroupList))
+    none = "no groups; `borgctl group add NAME` adds one"
+    show_list(groups, GROUP_COLUMNS, output, lambda group: group.name, none)
+
+
+@group_app.command("members")
+def members(
+    context: typer.Context,
+    group: Group,
+    add: Annotated[
+        list[str] | None, typer.Option("--add", metavar="USER", help="Put this user into it; repeatable.")
+    ] = None,
+    remove: Annotated[
+        list[str] | None, typer.Option("--remove", metavar="USER", help="Take this user out; repeatable.")
+    ] = None,
+) -> None:
+    """Put users into a group, and take others out of it; without options, show who is in it."""
+    asked = MembersRequest(tuple(add or ()), tuple(remove or ()))
+    _say(_client(context).post(_path("groups", group) + "/members", asked, Accepted))
+
+
+@group_app.command("remove")
+def remove_group(context: typer.Context, group: Group) -> None:
+    """Forget a group. Its jobs go on."""
+    _say(_client(context).post(_path("groups", group) + "/remove", None, Accepted))
+
+
+# Tokens
+
+
+@token_app.command("create")
+def create_token(
+    context: typer.Context,
+    user: Annotated[str, typer.Option("--user", help="Whom it stands for. Default: who asks.")] = "",
+    role: Annotated[
+        str, typer.Option("--role", help="reader, user, operator or admin.", metavar="ROLE")
+    ] = "user",
+    bands: Annotated[
+        str, typer.Option("--bands", metavar="BAND,...", help="Only for jobs in these bands.")
+    ] = "",
+    time: Annotated[
+        str, typer.Option("--for", metavar="TIME", help="How long it holds: 90d, 12h, never.")
+    ] = "",
+    note: Annotated[str, typer.Option("--note", help="What it is for, shown in the list.")] = "",
+    to: Annotated[
+        Path | None,
+        typer.Option("--to", metavar="FILE", help="Write it to a new file (0600), not here."),
+    ] = None,
+) -> None:
+    """Make a token, and show it this once. The cell is told its SHA-256 alone.
+
+    It holds 90 days, that of an admin one day, unless `--for` says otherwise.
+    """
+    from borgish.cli.screen import print_err, print_out
+    from borgish.credentials import write_private
+    from borgish.ids import new_token
+
+    client, token = _client(context), new_token()
+    asked = TokenRequest(
+        _digest(token),
+        user or session_of(context).who_asks(),
+        role,
+        tuple(word for word in bands.split(",") if word),
+        _seconds(time),
+        note,
+    )
+    if to is not None and to.exists():
+        raise typer.BadParameter(f"{to} is there already", param_hint="--to")
+    accepted = client.post("/v1/tokens", asked, Accepted)
+    if to is not None:
+        write_private(to, token + "\n")
+        _say(accepted)
+        return
+    print_err(accepted.text)
+    print_out(token)
+
+
+def _seconds(text: str) -> float | None:
+    from borgish.cli.job import seconds_of
+
+    if text == NEVER:
+        return 0.0
+    return seconds_of(text, "--for") if text else None
+
+
+def _digest(secret: str) -> str:
+    import hashlib
+
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+@token_app.command("list")
+def list_tokens(context: typer.Context, output: FormOption = Form.TABLE) -> None:
+    """List the tokens by their ids; whoever is no admin sees the own ones."""
+    from borgish.cli.lookup import every
+
+    tokens = list(every(_client(context), "/v1/tokens", {}, TokenList))
+    show_list(tokens, TOKEN_COLUMNS, output, lambda token: token.id, "no tokens")
+
+
+@token_app.command("revoke")
+def revoke_token(
+    context: typer.Context,
+    token: Annotated[str, typer.Argument(metavar="ID", help="Its id, or a beginning that is unique.")],
+) -> None:
+    """Let a token stand for nobody, at once: what it has open ends, too."""
+    from borgish.client import quoted
+
+    if token.startswith("bgt_"):  # somebody pastes the token itself, to be rid of it
+        token = _digest(token)
+    _say(_client(context).post(quoted("tokens", token) + "/revoke", None, Accepted))
+
+
+def _client(context: typer.Context) -> "Client":
+    return session_of(context).client()
+
+
+def _path(noun: str, name: str) -> str:
+    from borgish.client import quoted
+
+    return quoted(noun, name)
+
+
+def _say(accepted: Accepted) -> None:
+    from borgish.cli.job import say_accepted
+    from borgish.cli.screen import print_err
+
+    say_accepted(accepted)
+    for note in accepted.notes:
+        print_err(f"note: {note}")

@@ -1,0 +1,188 @@
+"""``borgctl login`` and ``borgctl cell``: the cells that somebody works with, and the way back into one.
+
+Each cell that was logged in to has a folder in ``~/.config/borgish/cells``, readable by its user only, with
+what ``client.json`` says of a local one: where it is, and which token to take.
+"""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from borgish.cli.render import Column, Form, FormOption, show_list
+from borgish.cli.session import DirOption, cells_folder, chosen_cell, noun, session_of, single
+from borgish.errors import Invalid, NotFound
+from borgish.vocabulary import NAME_PATTERN
+
+login_app = single()
+app = noun("The cells that you work with.")
+
+LOCAL = "local"
+"""The name by which the nearest cell on this host is chosen again."""
+
+
+class CellRow(msgspec.Struct, frozen=True):
+    """A cell that was logged in to."""
+
+    name: str
+    url: str
+    chosen: bool
+
+
+COLUMNS: tuple[Column[CellRow], ...] = (
+    Column("", lambda cell: "*" if cell.chosen else ""),
+    Column("NAME", lambda cell: cell.name),
+    Column("URL", lambda cell: cell.url),
+)
+
+
+@login_app.command()
+def login(
+    url: Annotated[str, typer.Argument(metavar="URL", help="The borgmaster, like https://host:7400.")],
+    token_file: Annotated[
+        Path | None,
+        typer.Option("--token-file", metavar="FILE", help="The token. Default: it is asked for, or read."),
+    ] = None,
+    name: Annotated[str, typer.Option("--name", help="What to call it. Default: the cell's name.")] = "",
+) -> None:
+    """Keep a token for a cell, and work with it from now on.
+
+    The token is read from a file, from a pipe, or asked for; never from the command line, where others of
+    this host could see it.
+    """
+    from borgish.cli.screen import print_out
+    from borgish.cli.session import read_token
+    from borgish.client import Client
+    from borgish.wire.api import HealthView, WhoamiView
+
+    token = read_token(token_file) if token_file else _ask_token()
+    ca = os.environ.get("BORGISH_CA", "")
+    client = Client(url, token, ca, token_source="what you gave")  # noqa: S106 - words of a hint
+    whoami = client.get("/v1/whoami", None, WhoamiView)
+    cell = name or client.get("/v1/health", None, HealthView).cell
+    _keep(_checked(cell), url, token, Path(ca).read_text("utf-8") if ca else "")
+    _choose(cell)
+    print_out(f"logged in to {cell} as {whoami.name} ({whoami.role}); commands go there from now on")
+
+
+def _ask_token() -> str:
+    if sys.stdin.isatty():
+        import getpass
+
+        return getpass.getpass("Token: ").strip()
+    return sys.stdin.readline().strip()
+
+
+def _keep(name: str, url: str, token: str, authority: str) -> None:
+    from borgish.credentials import write_private
+
+    folder = cells_folder() / name
+    for path in (folder.parent.parent, folder.parent, folder):
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    write_private(folder / "token", token + "\n")
+    if authority:
+        write_private(folder / "authority.pem", authority)
+    client = {"url": url, "token_file": "token", "ca": "authority.pem" if authority else ""}
+    write_private(folder / "client.json", json.dumps(client, indent=2) + "\n")
+
+
+def _choose(name: str) -> None:
+    from borgish.credentials import write_private
+
+    write_private(cells_folder() / "chosen", name + "\n")
+
+
+def _checked(name: str) -> str:
+    import re
+
+    if not re.fullmatch(NAME_PATTERN, name):
+        raise Invalid(f"'{name}' is not a name for a cell", "give one with --name: a-z, 0-9 and -")
+    return name
+
+
+@app.command("list")
+def list_(output: FormOption = Form.TABLE) -> None:
+    """List the cells that you are logged in to."""
+    chosen = chosen_cell()
+    rows = [CellRow(name, _url(name), name == chosen) for name in _known()]
+    none = "no cells; `borgctl login URL` keeps a token for one"
+    show_list(rows, COLUMNS, output, lambda cell: cell.name, none)
+
+
+def _known() -> list[str]:
+    return sorted(path.parent.name for path in cells_folder().glob("*/client.json"))
+
+
+def _url(name: str) -> str:
+    try:
+        return str(json.loads((cells_folder() / name / "client.json").read_bytes())["url"])
+    except (OSError, ValueError, KeyError):
+        return "its file is damaged: log in again"
+
+
+@app.command()
+def use(
+    name: Annotated[str, typer.Argument(metavar="CELL", help="Its name; `local` for the nearest one here.")],
+) -> None:
+    """Work with a cell from now on. `--dir`, `--url` and BORGISH_DIR count more."""
+    from borgish.cli.screen import print_out
+
+    if name == LOCAL:
+        (cells_folder() / "chosen").unlink(missing_ok=True)
+        print_out("commands go to the nearest cell on this host from now on")
+        return
+    if name not in _known():
+        known = ", ".join(_known()) or "none"
+        raise NotFound(f"you are not logged in to a cell {name}", f"known are {known}; see `borgctl login`")
+    _choose(name)
+    print_out(f"commands go to {name} from now on")
+
+
+@app.command()
+def logout(
+    name: Annotated[str, typer.Argument(metavar="CELL", help="Its name.")],
+) -> None:
+    """Forget the token of a cell on this host. It goes on to be good: `borgctl token revoke` ends it."""
+    import shutil
+
+    from borgish.cli.screen import print_out
+
+    if name not in _known():
+        raise NotFound(f"you are not logged in to a cell {name}", "`borgctl cell list` shows those there are")
+    shutil.rmtree(cells_folder() / name)
+    if chosen_cell() == name:
+        (cells_folder() / "chosen").unlink(missing_ok=True)
+    print_out(f"the token of {name} is gone from this host")
+
+
+@app.command()
+def recover(context: typer.Context, folder: DirOption = None) -> None:
+    """Make another admin token, on the host of the borgmaster, where all of them were lost.
+
+    The borgmaster takes it over when it starts, or at SIGHUP; the audit log says so.
+    """
+    import signal
+
+    from borgish.cli import daemons, local_cell
+    from borgish.cli.screen import print_out
+    from borgish.credentials import replace_admin_token
+
+    session = session_of(context)
+    session.use(folder)
+    where = session.local_folder
+    if not (where / "secret").exists():
+        raise NotFound(
+            f"{where} is not the state folder of a borgmaster",
+            "name it with --dir; `state` in its cell.toml says which it is",
+        )
+    path = replace_admin_token(where)
+    pid = daemons.running_pid(local_cell.master_of(where)) if local_cell.exists(where) else 0
+    if pid:
+        os.kill(pid, signal.SIGHUP)
+        print_out(f"another admin token is in {path}; the borgmaster was told")
+        return
+    print_out(f"another admin token is in {path}; start the borgmaster, or send it SIGHUP")

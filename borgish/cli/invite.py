@@ -1,0 +1,93 @@
+"""``borgctl machine invite``, ``invitations`` and ``revoke``: which machines are let in, and out."""
+
+from typing import Annotated
+
+import typer
+
+import borgish.cli.drain  # noqa: F401 - its commands are of the same noun
+from borgish.cli.at_option import day_and_time
+from borgish.cli.machine import MachineName, app
+from borgish.cli.render import Column, Form, FormOption, show_list
+from borgish.cli.session import session_of
+from borgish.text import age
+from borgish.wire.api import Accepted
+from borgish.wire.api_access import InvitationList, InvitationRequest, InvitationView
+
+COLUMNS: tuple[Column[InvitationView], ...] = (
+    Column("ID", lambda it: it.id),
+    Column("MACHINE", lambda it: it.machine or "any"),
+    Column("LEFT", lambda it: str(it.uses), right=True),
+    Column("AGE", lambda it: age(it.created_at), right=True),
+    Column("BY", lambda it: it.created_by),
+    Column("ENDS", lambda it: day_and_time(it.expires_at)),
+)
+
+
+@app.command()
+def invite(
+    context: typer.Context,
+    name: Annotated[
+        str, typer.Argument(metavar="[NAME]", help="Only for a machine of this name. Default: any new one.")
+    ] = "",
+    time: Annotated[str, typer.Option("--for", metavar="TIME", help="How long: 24h at most.")] = "30m",
+    count: Annotated[int, typer.Option("--count", min=1, help="How many machines may join by it.")] = 1,
+) -> None:
+    """Let a machine join, and print the line to run there.
+
+    A name that is in the cell is taken over by nothing but an invitation for it.
+    """
+    import hashlib
+    import secrets
+
+    from borgish.cli.job import seconds_of
+    from borgish.cli.screen import print_err, print_out
+
+    client, secret = session_of(context).client(), secrets.token_urlsafe(32)
+    digest = hashlib.sha256(secret.encode()).hexdigest()
+    asked = InvitationRequest(digest, name, count, seconds_of(time, "--for"))
+    accepted = client.post("/v1/invitations", asked, Accepted)
+    print_err(accepted.text)
+    for note in accepted.notes:
+        print_err(f"note: {note}")
+    named = f" --name {name}" if name else ""
+    print_out(f"borglet join {client.url} BG1::{secret}{named}")
+
+
+@app.command()
+def invitations(
+    context: typer.Context,
+    revoke: Annotated[
+        str, typer.Option("--revoke", metavar="ID", help="Let nobody in by this one any more.")
+    ] = "",
+    output: FormOption = Form.TABLE,
+) -> None:
+    """List the invitations by which machines can still join."""
+    from borgish.cli.job import say_accepted
+    from borgish.cli.lookup import every
+    from borgish.client import quoted
+
+    client = session_of(context).client()
+    if revoke:
+        say_accepted(client.post(quoted("invitations", revoke) + "/revoke", None, Accepted))
+        return
+    found = list(every(client, "/v1/invitations", {}, InvitationList))
+    show_list(found, COLUMNS, output, lambda it: it.id, "no invitations; `borgctl machine invite` makes one")
+
+
+@app.command()
+def revoke(context: typer.Context, machine: MachineName) -> None:
+    """Have a machine out of the cell at once: for one that is stolen, or not to be trusted.
+
+    What it holds runs elsewhere. Nothing tells it to stop what runs there: switch it off. It comes back by
+    `machine invite` with its name.
+    """
+    from borgish.cli.job import say_accepted
+    from borgish.cli.lookup import find_machine
+    from borgish.cli.screen import print_err
+    from borgish.client import quoted
+
+    client = session_of(context).client()
+    accepted = client.post(quoted("machines", find_machine(client, machine), "revoke"), None, Accepted)
+    say_accepted(accepted)
+    for note in accepted.notes:
+        print_err(f"note: {note}")

@@ -1,0 +1,54 @@
+"""What the host's administrators put into the folder of a cell."""
+
+from pathlib import Path
+
+import pytest
+
+from borgish.cell.access import Role, digest_of
+from borgish.credentials import LETTER_BOX, admin_token_digest, post_token, replace_admin_token
+from borgish.errors import UnsafeConfiguration
+from borgish.master.letter_box import INVITATION_SECONDS, TAKEN, put_away, read_letters
+
+
+def test_tokens_and_invitations_are_told_apart(tmp_path: Path) -> None:
+    assert not read_letters(tmp_path, 100.0)
+    post_token(tmp_path, "bgt_a", "ann", "user")
+    post_token(tmp_path, "secret", "m1", "join", "m1")
+    post_token(tmp_path, "old", "join", "join")
+    letters = read_letters(tmp_path, 100.0)
+    assert [(it.sha256, it.user, it.role) for it in letters.tokens] == [
+        (digest_of("bgt_a"), "ann", Role.USER),
+        (digest_of("old"), "join", Role.JOIN),
+    ]
+    ((invitation),) = letters.invitations
+    assert (invitation.sha256, invitation.machine, invitation.uses) == (digest_of("secret"), "m1", 1)
+    assert invitation.expires_at == 100.0 + INVITATION_SECONDS
+    assert (tmp_path / LETTER_BOX).stat().st_mode & 0o777 == 0o600
+    put_away(tmp_path)
+    assert not read_letters(tmp_path, 100.0)
+    assert (tmp_path / TAKEN).exists()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "not toml",
+        "[abc]\nname = 'x'\nrole = 'user'",
+        f"[{'0' * 64}]\nname = 'x'\nrole = 'king'",
+        f"[{'0' * 64}]\nname = 'x'",
+        f"[{'0' * 64}]\nname = 'x'\nrole = 'user'\nother = 1",
+    ],
+)
+def test_what_cannot_be_understood_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / LETTER_BOX).write_text(text)
+    with pytest.raises(UnsafeConfiguration, match=r"tokens\.toml"):
+        read_letters(tmp_path, 0.0)
+
+
+def test_another_admin_token_is_posted_as_it_is_made(tmp_path: Path) -> None:
+    first = admin_token_digest(tmp_path)
+    assert admin_token_digest(tmp_path) == first
+    path = replace_admin_token(tmp_path)
+    ((token),) = read_letters(tmp_path, 0.0).tokens
+    assert (token.sha256, token.role) == (digest_of(path.read_text().strip()), Role.ADMIN)
+    assert token.sha256 == admin_token_digest(tmp_path) != first
