@@ -278,13 +278,9 @@ async def invite(request: ApiRequest) -> Accepted:
     """Let machines join by a secret."""
     asked = await request.json_as(InvitationRequest)
     wall = await request.read(lambda reading: reading.now.wall)
-    return await request.command(
-        InviteMachine(
-            Invitation(
-                asked.sha256, asked.machine, asked.uses, wall, request.user.name, wall + asked.for_seconds
-            )
-        )
-    )
+    over = wall + asked.for_seconds
+    made = Invitation(asked.sha256, asked.machine, asked.uses, wall, request.user.name, over)
+    return await request.command(InviteMachine(made))
 
 
 @post("/v1/invitations/{invitation:str}/revoke", opt={POLICY: Policy.ADMIN}, status_code=200)
