@@ -13,7 +13,10 @@ import docker.errors
 import pytest
 
 from borgish.borglet.runtimes import docker_engine as engine_calls
+from borgish.borglet.runtimes.docker_host import Rules
 
+ANY_ENGINE = Rules(without=("seccomp", "network"))
+"""Tests run also with an engine that lacks what one of a cell has."""
 IMAGE = "borgish-test/busybox:1"
 SCRIPT = Path(__file__).parent.parent / "scripts" / "image"
 

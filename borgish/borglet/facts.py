@@ -56,6 +56,12 @@ def with_runtimes(facts: Facts, runtimes: Mapping[Runtime, TaskRuntime]) -> Fact
     return msgspec.structs.replace(facts, runtimes=tuple(sorted(runtimes)), images=images)
 
 
+def task_disk_bytes(settings: Settings) -> int:
+    """Return what a task writes whose job asks for no disk."""
+    amount, share = settings.task_disk
+    return amount or int(share * psutil.disk_usage(str(settings.state)).total)
+
+
 def boot_id() -> str:
     """Return what distinguishes this boot of the machine from the one before."""
     try:

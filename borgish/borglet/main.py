@@ -10,6 +10,7 @@ import signal
 import socket
 import sys
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import uvloop
 
@@ -17,12 +18,13 @@ from borgish import __version__
 from borgish.addresses import several
 from borgish.borglet import facts
 from borgish.borglet.agent import Agent
+from borgish.borglet.facts import task_disk_bytes
 from borgish.borglet.join import HttpJoin, Joiner
 from borgish.borglet.ledger import Ledger
 from borgish.borglet.opening import Factories
 from borgish.borglet.runtimes.base import TaskRuntime
 from borgish.borglet.server import BorgletApp, Server, expect_usable, make_server, reload_tls
-from borgish.borglet.settings import LIVE, USABLE_RUNTIMES, File, Settings, checked, read
+from borgish.borglet.settings import LIVE, USABLE_RUNTIMES, File, Settings, checked, own_files, read
 from borgish.borglet.state_folder import FolderLock, Membership, membership_in
 from borgish.borglet.stop_all import stop_all
 from borgish.clock import SystemClock
@@ -30,7 +32,6 @@ from borgish.errors import BorgishError, UnsafeConfiguration
 from borgish.ids import new_instance
 from borgish.reload import Hangup, Pem, changes, merged, read_pem, reload
 from borgish.vocabulary import Runtime
-from borgish.wire.bounds import is_loopback
 from borgish.wire.link import JoinRequest
 
 log = logging.getLogger("borglet")
@@ -114,12 +115,20 @@ def _factories(settings: Settings, *, leaving: bool = False) -> Factories:
     def docker(cell: str) -> TaskRuntime:
         from borgish.borglet.runtimes.cgroups import group_name
         from borgish.borglet.runtimes.docker import DockerRuntime
+        from borgish.borglet.runtimes.docker_engine import socket_path
+        from borgish.borglet.runtimes.docker_host import Rules, host_address
         from borgish.borglet.runtimes.leftovers import KEEP_NOTHING
+        from borgish.borglet.runtimes.mounts import MountRules
 
         mark = group_name(settings.state).removeprefix("borgish-")
-        publish = "127.0.0.1" if is_loopback(settings.host) else "0.0.0.0"  # noqa: S104 - as programs listen
+        rules = Rules(
+            host_address(settings.host, urlsplit(several(settings.master)[0]).hostname or ""),
+            MountRules(settings.mounts, (*own_files(settings), socket_path())),
+            settings.without,
+            task_disk_bytes(settings),
+        )
         keep = KEEP_NOTHING if leaving else settings.keep
-        return DockerRuntime(cell, settings.machine, mark=mark, publish=publish, keep=keep)
+        return DockerRuntime(cell, settings.machine, mark=mark, rules=rules, keep=keep)
 
     known: Factories = {Runtime.PROCESS: process, Runtime.DOCKER: docker}
     return {kind: known[kind] for kind in settings.runtimes or USABLE_RUNTIMES}

@@ -1,5 +1,7 @@
 """``borglet.toml``: read, checked, and turned into what the daemon uses. Every mistake ends with exit 74."""
 
+import os
+import posixpath
 import re
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,10 +23,13 @@ from borgish.resources import (
     parse_cpu_millis,
     parse_seconds,
 )
+from borgish.spec.job import NEVER_MOUNTED, overlap
 from borgish.vocabulary import NAME_PATTERN, Runtime
 from borgish.wire.bounds import KEY_CHARACTERS_MAX, VALUE_CHARACTERS_MAX, is_loopback
 
 ROOM_BYTES_MIN = 1024**2
+ENGINE_MAY_LACK = ("seccomp", "network")
+"""Without which containers are started where the file says so, and else are not."""
 USABLE_RUNTIMES = (Runtime.PROCESS, Runtime.DOCKER)
 
 
@@ -53,6 +58,13 @@ class _Keep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     containers: Kept | None = None
 
 
+class _Docker(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``[docker]`` as it is written."""
+
+    mounts: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+
+
 class File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The file as it is written."""
 
@@ -66,6 +78,8 @@ class File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     capacity: dict[str, str | int | float] = {}
     devices: dict[str, int] = {}
     attributes: dict[str, str] = {}
+    task_disk: str = "10%"
+    docker: _Docker = _Docker()
     keep: _Keep = _Keep()
     tls: Tls | None = None
 
@@ -73,7 +87,9 @@ class File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Settings(msgspec.Struct, frozen=True):
     """What the daemon runs with. Paths are absolute. ``runtimes`` None: all that work here.
 
-    ``capacity`` overrides what is measured; an amount of 0 is measured.
+    ``capacity`` overrides what is measured; an amount of 0 is measured. ``task_disk`` is what a task writes
+    whose job asks for no disk: bytes, or else a share of the file system of ``state``. ``mounts`` are the
+    folders that containers may get, ``without`` what an engine may lack.
     """
 
     machine: str
@@ -87,6 +103,9 @@ class Settings(msgspec.Struct, frozen=True):
     runtimes: tuple[Runtime, ...] | None
     capacity: Resources
     attributes: dict[str, str]
+    task_disk: tuple[int, float]
+    mounts: tuple[str, ...]
+    without: tuple[str, ...]
     keep: Retention
     tls: Tls | None
 
@@ -120,9 +139,18 @@ def checked(path: Path, file: File) -> Settings:
             _capacity(path, file.capacity), devices=_devices(path, file.devices)
         ),
         attributes=_attributes(path, file.attributes),
+        task_disk=_checked(path, "task_disk", _room, file.task_disk),
+        mounts=_checked(path, "docker.mounts", _mounts, file.docker.mounts),
+        without=_checked(path, "docker.without", _without, file.docker.without),
         keep=_keep(path, file.keep),
         tls=_tls(path, base, file.tls),
     )
+
+
+def own_files(settings: Settings) -> tuple[str, ...]:
+    """Return the files and folders that are the borglet's own, and no task's."""
+    tls = (settings.tls.certificate, settings.tls.key) if settings.tls else ()
+    return (str(settings.state), str(settings.join_token_file), *tls)
 
 
 def read(path: Path) -> File:
@@ -246,6 +274,21 @@ def _attributes(path: Path, attributes: dict[str, str]) -> dict[str, str]:
                 f"{VALUE_CHARACTERS_MAX} printable characters"
             )
     return attributes
+
+
+def _mounts(value: tuple[str, ...]) -> tuple[str, ...]:
+    for folder in value:
+        if not folder.startswith("/") or posixpath.normpath(folder).replace("//", "/") != folder:
+            raise ValueError(f"has '{folder}': write an absolute path in its shortest way, like /srv/data")
+        if folder == "/" or any(overlap(os.path.realpath(folder), never) for never in NEVER_MOUNTED):
+            raise ValueError(f"has '{folder}', which no container gets; nor what is in it, or around it")
+    return value
+
+
+def _without(value: tuple[str, ...]) -> tuple[str, ...]:
+    if unknown := [word for word in value if word not in ENGINE_MAY_LACK]:
+        raise ValueError(f"has '{unknown[0]}', and only knows {', '.join(ENGINE_MAY_LACK)}")
+    return value
 
 
 def _keep(path: Path, keep: _Keep) -> Retention:

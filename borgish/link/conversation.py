@@ -204,6 +204,7 @@ def attempt_spec(cell: Cell, job: Job, task: Task) -> AttemptSpec:
         on_exit=spec.on_exit,
         failures=task.failures if task.failures and spec.restart.counts_for_life else 0,
         keep_output_seconds=_keep_output_seconds(cell, job),
+        container=spec.container,
     )
 
 

@@ -303,6 +303,9 @@ class SimRuntime:
     def images(self) -> dict[str, str]:
         return {}
 
+    def measures(self) -> dict[str, str]:
+        return {}
+
     def trouble(self) -> str:
         return ""
 

@@ -69,6 +69,7 @@ FIELDS: dict[str, TaskChange | Fixed] = {
     # Whom it waits for is a matter of its next start.
     "after": IN_PLACE,
     "parent": IN_PLACE,
+    "container": RESTART,
     "exclusive": RESTART,  # the lease is its program's from its start on
 }
 """By the field of ``JobSpec``."""

@@ -9,6 +9,7 @@ import msgspec
 
 from borgish.bands import DEFAULT_BANDS, Bands
 from borgish.resources import Amounts
+from borgish.spec.container import CONTAINER
 from borgish.spec.document import Node, Scalar, Sequence
 from borgish.spec.job import (
     MACHINE,
@@ -460,6 +461,7 @@ JOB_FIELDS = (
     ),
     Field("run", _COMMAND, "the program and its arguments, like [python3, -m, http.server]"),
     Field("image", _IMAGE, "a container image; implies runtime: docker"),
+    Field("container", CONTAINER, "as whom its containers run, and what they may beyond the ordinary"),
     Field("group", MapOf(Name(), PROGRAM, 8, "{proxy: {run: [program]}}"), "more programs of each task"),
     Field("runtime", Choice(Runtime), "process, or docker when there is an image"),
     Field(

@@ -132,10 +132,36 @@ def _job(name: str, tasks: str, container: Node | None, own: Iterable[str] = ())
     parts = [f"name: {name[:_TEXT_MAX] or 'NAME'}", *([f"tasks: {tasks}"] if tasks.isdecimal() else []), *own]
     if image := text_at(container, "image")[:_TEXT_MAX]:
         parts.append(f"image: {json.dumps(image)}")
+    if opened := _opened(container):
+        parts.append(f"container: {{{', '.join(opened)}}}")
     run = [*_words(child_of(container, "command")), *_words(child_of(container, "args"))][:_TEXTS_MAX]
     if run or not image:
         parts.append(f"run: {json.dumps(run or ['PROGRAM'])}")
     return f"{{{', '.join(parts)}}}"
+
+
+def _opened(container: Node | None) -> list[str]:
+    """Return as whom a container or a service runs and what it may, as far as a job file says it, too."""
+    context = child_of(container, "securityContext")
+    user = text_at(container, "user") or text_at(context, "runAsUser")
+    group = text_at(context, "runAsGroup")
+    read_only = text_at(container, "read_only") or text_at(context, "readOnlyRootFilesystem")
+    added = child_of(container, "cap_add") or child_of(context, "capabilities", "add")
+    mounts = [mount for text in _words(child_of(container, "volumes")) if (mount := _mount(text))]
+    parts = [f"user: {json.dumps(user[:_TEXT_MAX] + f':{group[:_TEXT_MAX]}' * bool(group))}"] * bool(user)
+    parts += ["read_only: true"] * (read_only == "true")
+    parts += [f"capabilities: {json.dumps(_words(added))}"] * bool(_words(added))
+    return [*parts, *([f"mounts: [{', '.join(mounts)}]"] if mounts else [])]
+
+
+def _mount(volume: str) -> str:
+    """Return the mount that a volume of Compose stands for, /srv/data:/data:ro; "" for another kind."""
+    source, _, rest = volume.partition(":")
+    target, _, mode = rest.partition(":")
+    if not (source.startswith("/") and target.startswith("/")):
+        return ""
+    write = "" if "ro" in mode.split(",") else ", write: true"
+    return f"{{from: {json.dumps(source)}, to: {json.dumps(target)}{write}}}"
 
 
 def _after(service: Node) -> list[str]:

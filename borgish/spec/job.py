@@ -24,8 +24,18 @@ MACHINE = "machine"
 WITHIN_SECONDS_MAX = 30 * 86_400.0
 """The longest ``restart.within``; of what runs to completion it means for good, and is the default."""
 
+CONTAINER_USER = "65532"
+"""As whom a container runs whose job names nobody: the "nonroot" of many images, and no user of a machine."""
+
 HANDOVER_DEREGISTER_SECONDS = 5.0
 """How long clients have to leave a task that was replaced by another, unless its job says so."""
+
+
+NEVER_MOUNTED = (
+    *("/", "/boot", "/dev", "/etc", "/proc", "/root", "/run", "/sys", "/var/run"),
+    *("/var/lib/containerd", "/var/lib/docker"),
+)
+"""Folders of a machine that no container gets, nor anything inside them, nor what they are inside of."""
 
 
 class Restart(msgspec.Struct, frozen=True):
@@ -221,6 +231,44 @@ class Program(msgspec.Struct, frozen=True, omit_defaults=True):
     workdir: str = ""
 
 
+class Mount(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A folder of the machine inside a container (Kubernetes' hostPath, Docker's bind mount), for reading
+    unless ``write``. In a job file these are ``from``, ``to`` and ``write``."""
+
+    source: str
+    target: str
+    write: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.source}:{self.target}{':write' * self.write}"
+
+
+def overlap(one: str, other: str) -> bool:
+    """Return whether two absolute paths are the same folder, or one is inside the other.
+
+    Everything is inside of ``/``, so here that is only itself.
+    """
+    return one == other or f"{one}/".startswith(f"{other}/") or f"{other}/".startswith(f"{one}/")
+
+
+class Container(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How far a container is open (Kubernetes' securityContext): by default not at all.
+
+    ``user`` is a number, or two as in 1000:100, the second the group's where it is another number. 0 is root.
+    """
+
+    user: str = CONTAINER_USER
+    read_only: bool = False  # its root file system
+    capabilities: tuple[str, ...] = ()  # by name without CAP_
+    mounts: tuple[Mount, ...] = ()
+
+    @property
+    def ids(self) -> tuple[int, int]:
+        """The numbers of its user and its group."""
+        user, _, group = self.user.partition(":")
+        return int(user), int(group or user)
+
+
 class Override(msgspec.Struct, frozen=True, omit_defaults=True):
     """What one task of a job has different from the others; what is None is as in the job."""
 
@@ -273,6 +321,7 @@ class JobSpec(msgspec.Struct, frozen=True):
     max_failures: Share | None = None
     after: tuple[After, ...] = ()  # see ``cell.order``
     parent: str = ""  # the key of the job that it ends with; "": none
+    container: Container = Container()
 
     @property
     def key(self) -> str:

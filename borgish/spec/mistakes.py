@@ -275,6 +275,11 @@ _OTHER_NAMES = {
     "hostports": "fixed_ports",
     "static_ports": "fixed_ports",
     "shutdown_delay": "deregister",
+    "cap_add": "capabilities",
+    "volumes": "mounts",
+    "runasuser": "user",
+    **dict.fromkeys(("readonly", "readonlyrootfilesystem", "read_only_root"), "read_only"),
+    "securitycontext": "container",
     **dict.fromkeys(("max_surge", "surge", "make_before_break"), "handover"),
 }
 
@@ -284,6 +289,7 @@ _PART_OF = {
     **dict.fromkeys(("policy", "attempts", "within", "backoff", "retries"), "restart"),
     **dict.fromkeys(("signal", "grace", "deregister", "shutdown_delay"), "stop"),
     **dict.fromkeys(("handover", "max_surge", "surge", "canaries", "settle", "on_failure"), "update"),
+    **dict.fromkeys(("read_only", "capabilities", "mounts", "cap_add", "volumes"), "container"),
     **dict.fromkeys(("http", "tcp", "interval", "timeout", "failures"), "health"),
 }
 

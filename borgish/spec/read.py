@@ -230,10 +230,12 @@ def check_program(values: Values) -> None:
         values.report("runtime", f"{runtime} cannot run an image", "remove it, or write runtime: docker")
     if runtime is Runtime.DOCKER and not image:
         values.report("runtime", "docker needs an image", "add image: NAME")
+    if "container" in values.nodes and not image:
+        values.report("container", "it is about containers, and the job has no image", "add image: NAME")
 
 
 _OF_PROGRAMS = (
-    *("run", "image", "runtime", "group", "ports", "fixed_ports", "env", "workdir", "restart"),
+    *("run", "image", "container", "runtime", "group", "ports", "fixed_ports", "env", "workdir", "restart"),
     *("stop", "health", "max_runtime", "in", "overrides", "exclusive", "on_exit", "max_failures"),
 )
 """Fields that mean nothing for an envelope without a program."""

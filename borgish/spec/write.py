@@ -14,7 +14,7 @@ from borgish.bands import DEFAULT_BANDS, Bands
 from borgish.resources import DEVICE_MILLIS, Resources
 from borgish.spec.app import AppSpec
 from borgish.spec.fields import APP_KIND, JOB_FIELDS
-from borgish.spec.job import Constraint, ExitCodes, JobSpec, Program, Restart
+from borgish.spec.job import Constraint, ExitCodes, JobSpec, Mount, Program, Restart
 from borgish.spec.read import DEFAULT_RESOURCES
 from borgish.spec.shares import Rate, Share
 from borgish.vocabulary import Appclass, RestartPolicy, Runtime
@@ -117,6 +117,8 @@ def _plain(value: Any) -> Any:
             return value.low if value.low == value.high else str(value)
         case Rate():
             return f"{value.count} per {_duration(value.within_seconds)}"
+        case Mount():
+            return {"from": value.source, "to": value.target, **({"write": True} if value.write else {})}
         case msgspec.Struct():
             return _fields(value)
         case tuple():

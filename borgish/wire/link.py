@@ -11,7 +11,7 @@ from typing import Annotated
 import msgspec
 
 from borgish.resources import Resources
-from borgish.spec.job import ExitRule, Health, Program, Restart, Stop
+from borgish.spec.job import Container, ExitRule, Health, Program, Restart, Stop
 from borgish.vocabulary import Ending, Phase, Runtime
 
 # What borglets count: bounded where it is read, because it ends in columns of a database.
@@ -50,6 +50,7 @@ class AttemptSpec(msgspec.Struct, frozen=True, omit_defaults=True):
     on_exit: tuple[ExitRule, ...] = ()
     failures: int = 0  # of attempts of its task before this one, that ``restart.attempts`` counts
     keep_output_seconds: float = 0.0  # for so long after its end its output is wanted; 0: as for any other
+    container: Container = Container()
 
     @property
     def key(self) -> str:

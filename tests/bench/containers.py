@@ -17,9 +17,9 @@ from borgish.borglet.runtimes.docker_container import (
     LABEL_OWNER,
     LABEL_TASK,
     Owner,
-    Place,
     container_config,
 )
+from borgish.borglet.runtimes.docker_host import Rules, look_at_host, remove_network
 from borgish.borglet.runtimes.docker_inventory import is_gone
 from borgish.client import Client
 from borgish.clock import SystemClock
@@ -58,8 +58,8 @@ class BareEngine:
         self._owner = Owner("bench", "bare", secrets.token_hex(4))
         self._clients = [docker.APIClient(version="auto") for _ in range(CLIENTS)]
         self._client = self._clients[0]
-        networks = self._client.networks(filters={"driver": "bridge"})
-        self._place = Place(bridge=bool(networks), publish="127.0.0.1")
+        without = Rules(without=("seccomp", "network"))
+        self._place = look_at_host(self._client, self._owner.cell, without).place
 
     def make_image(self) -> None:
         if not self._client.images(name=IMAGE):
@@ -154,6 +154,7 @@ class BareEngine:
         """Remove what a broken run may have left, and let go."""
         for left in self._containers(f"{LABEL_OWNER}={self._owner.mark}"):
             self._remove(0, left["Id"])
+        remove_network(self._client, self._owner.cell)
         for client in self._clients:
             client.close()
 

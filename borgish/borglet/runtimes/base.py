@@ -20,6 +20,9 @@ from borgish.wire.link import AttemptSpec, Exit, Usage
 
 Write = Callable[[bytes], Awaitable[None]]
 
+HELD = "held"
+"""What is said of a part of the confinement that is as it should be; anything else is the reason why not."""
+
 
 class StartFailed(BorgishError):
     """A program could not be started. ``permanent`` when trying again here will not help: no such
@@ -124,6 +127,10 @@ class TaskRuntime(Protocol):
 
     def trouble(self) -> str:
         """Return what is wrong with the runtime as a whole, "" when nothing is."""
+        ...
+
+    def measures(self) -> dict[str, str]:
+        """Return of each measure that keeps its runs in, by name, ``held``, how it is, or why it is not."""
         ...
 
     async def close(self) -> None:

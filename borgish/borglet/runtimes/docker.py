@@ -7,22 +7,28 @@ is trouble of the machine: no task is taken for ended because of it.
     docker_engine     calls with deadlines, from threads; commands beside a task
     docker_container  what an attempt is as a container, both ways; talks to nobody
     docker_inventory  which containers there are, which have ended, which stay for their output
+    docker_host       the cell's network, and what the engine and its machine hold
     docker_start      making one, and whether its program could be run
     here              the runtime, the images that there are, what containers use
 """
 
 import asyncio
 import logging
+import os
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from docker.errors import APIError, NotFound
 
 from borgish.borglet.runtimes import cgroups
-from borgish.borglet.runtimes.base import Input, RunState, Write
-from borgish.borglet.runtimes.docker_container import Container, Owner, Place
+from borgish.borglet.runtimes.base import HELD, Input, RunState, StartFailed, Write
+from borgish.borglet.runtimes.disk import WATCHED, DiskWatch, Tree
+from borgish.borglet.runtimes.docker_container import Container, Owner
 from borgish.borglet.runtimes.docker_engine import Client, Engine, News, run_beside
+from borgish.borglet.runtimes.docker_host import Host, Rules, look_at_host, remove_network
 from borgish.borglet.runtimes.docker_inventory import Inventory
 from borgish.borglet.runtimes.docker_start import Starter
 from borgish.borglet.runtimes.leftovers import Retention
@@ -35,9 +41,11 @@ from borgish.wire.link import AttemptSpec, Usage, split_attempt_key
 LOOK_SECONDS = 5.0
 GONE_STATUS = (404, 409)  # no such container; it does not run
 IMAGES_SECONDS = 60.0
+HOST_SECONDS = 60.0
 IMAGES_MAX = 256
 IMAGE_EVENTS = {"type": "image", "event": ["pull", "load", "import", "tag", "untag", "delete"]}
 _NO_NAME = "<none>:<none>"
+LACKS_HINT = "Mend it, or name it in 'without' under [docker] of its borglet.toml to run all the same."
 
 log = logging.getLogger(__name__)
 
@@ -46,9 +54,9 @@ class DockerRuntime:
     """The containers of one machine of one cell.
 
     ``mark`` distinguishes machines that have one name and share an engine, as several local cells do:
-    a word of the borglet's state folder that stays. ``publish`` is the machine's address on which
-    the ports of tasks are opened. ``keep`` is what stays of attempts that were let go; with
-    ``KEEP_NOTHING`` all of it is gone once ``open`` returns.
+    a word of the borglet's state folder that stays. ``rules`` are the machine's own.
+    ``keep`` is what stays of attempts that were let go; with ``KEEP_NOTHING`` all of it is gone once ``open``
+    returns, and the cell's network when it is closed.
     """
 
     kind = Runtime.DOCKER
@@ -59,13 +67,13 @@ class DockerRuntime:
         machine: str,
         *,
         mark: str = "",
-        publish: str = "127.0.0.1",
+        rules: Rules = Rules(),  # noqa: B008 - frozen
         look_seconds: float = LOOK_SECONDS,
         clock: Clock | None = None,
         keep: Retention = Retention(),  # noqa: B008 - frozen
     ) -> None:
         self._owner = Owner(cell, machine, mark)
-        self._publish = publish
+        self._rules = rules
         self._look_seconds = look_seconds
         self._clock = clock or SystemClock()
         self._keep = keep
@@ -73,7 +81,10 @@ class DockerRuntime:
         self._meter = Meter()
         self._images = Images(self._engine, self._clock)
         self._inventory = Inventory(self._engine, self._owner, self._clock, keep)
-        self._starter = Starter(self._engine, self._owner, self._clock, self._inventory)
+        self._starter = Starter(self._engine, self._owner, self._clock, self._inventory, rules.mounts)
+        self._disk = DiskWatch(self._clock, self._written, self._end_for_disk)
+        self._host = Host(self._inventory.place, {})
+        self._host_due = float("-inf")  # when (monotonic) to look at it next
         self._starts: dict[tuple[str, int], asyncio.Task[RunState]] = {}
         self._silent = ""
 
@@ -81,7 +92,7 @@ class DockerRuntime:
         """As in the protocol. Raises Unreachable when no engine answers; it may be called again then."""
         since = self._clock.now().wall
         await self._engine.open()
-        self._inventory.place = await self._engine.quick(self._look_around)
+        await self._look_around()
         await self._inventory.refresh()
         await self._sweep_first()
         self._inventory.changed = changed
@@ -89,6 +100,7 @@ class DockerRuntime:
         self._engine.listen(since, filters, self._inventory.heard)
         self._engine.listen(since, IMAGE_EVENTS, self._images.heard)
         self._inventory.in_background(self._look_now_and_then())
+        self._inventory.in_background(self._disk.run())
         return [container.state for container in self._inventory.latest.values() if container.state]
 
     async def _sweep_first(self) -> None:
@@ -98,17 +110,26 @@ class DockerRuntime:
         else:
             await self._inventory.sweep_now()
 
-    def _look_around(self, client: Client) -> Place:
-        bridge = any(network["Name"] == "bridge" for network in client.networks(names=["bridge"]))
-        if not bridge:
-            log.warning("the Docker engine has no bridge: containers use the machine's own network")
-        return Place(bridge, self._publish)
+    async def _look_around(self) -> None:
+        """See what the engine and its machine hold, and make the cell's network where it is missing."""
+
+        def look(client: Client) -> Host:
+            return look_at_host(client, self._owner.cell, self._rules)
+
+        self._host_due = self._clock.now().mono + HOST_SECONDS
+        found = await self._engine.slow(look, "answer")
+        for name, text in found.confinement.items():
+            if text not in (HELD, self._host.confinement.get(name)):
+                log.warning("%s: %s", name, text)
+        self._host, self._inventory.place = found, found.place
 
     async def _look_now_and_then(self) -> None:
         while True:
             await self._look_at_images()
             await asyncio.sleep(self._look_seconds)
             try:
+                if self._silent or self._clock.now().mono >= self._host_due:
+                    await self._look_around()
                 await self._inventory.refresh()
                 self._inventory.sweep()
                 self._silent = ""
@@ -129,11 +150,17 @@ class DockerRuntime:
         known = self._inventory.latest.get(spec.key)
         if known is not None and known.run == run and known.state is not None:
             return known.state
+        if self._host.lacks:
+            raise StartFailed(self._host.lacks, LACKS_HINT)
         mine = (spec.key, run)
         if mine not in self._starts:
             self._starts[mine] = asyncio.create_task(self._starter.start(spec, run))
             self._starts[mine].add_done_callback(lambda _: self._starts.pop(mine))
-        return await asyncio.shield(self._starts[mine])
+        try:
+            return await asyncio.shield(self._starts[mine])
+        except StartFailed:
+            self._host_due = float("-inf")  # it may be for want of a network that somebody removed
+            raise
 
     def renew(self, key: str, until: float) -> None:
         """Do nothing: containers have no leases, since nothing of ours stays beside each."""
@@ -209,9 +236,55 @@ class DockerRuntime:
         except APIError as error:
             raise Conflict(f"{key} takes no command now ({error.explanation})") from None
 
+    # What they write
+
+    def measures(self) -> dict[str, str]:
+        disk = "held by project quotas" if self._host.place.limits_disk else WATCHED
+        return {**self._host.confinement, "docker disk": disk}
+
+    def _written(self) -> list[Tree]:
+        """Return what to watch, also where the engine bounds the layers: volumes it does not."""
+        return [
+            Tree(
+                c.key,
+                c.run,
+                c.limit_bytes,
+                tuple(folder for folder in c.folders if _is_open(folder)),
+                partial(self._meter.pids, c),
+                partial(self._told_of, c),
+            )
+            for c in self._inventory.latest.values()
+            if c.alive and c.state is not None
+        ]
+
+    def _told_of(self, container: Container) -> int:
+        """Return what a container has written as the engine counts it, which costs more than looking; 0 where
+        its layer can be looked at here. Blocks."""
+        if any(_is_open(folder) for folder in container.folders):
+            return 0
+        try:
+            rows = self._engine.blocking(
+                lambda client: client.containers(all=True, size=True, filters={"id": container.id})
+            )
+        except (APIError, Unreachable):
+            return 0
+        return max((int(row.get("SizeRw", 0)) for row in rows), default=0)
+
+    async def _end_for_disk(self, tree: Tree, why: str) -> None:
+        container = self._inventory.latest.get(tree.key)
+        if container is None or container.run != tree.run:
+            return
+        container.over_disk = why
+        try:
+            await self.kill(tree.key)
+        except Unreachable as error:
+            log.warning("%s goes on: %s", tree.key, error)
+
     def trouble(self) -> str:
-        if self._silent or not self._inventory.stuck:
-            return self._silent
+        if self._silent or self._host.lacks:
+            return self._silent or self._host.lacks
+        if not self._inventory.stuck:
+            return ""
         return (
             f"the Docker engine does not come back from starting {', '.join(sorted(self._inventory.stuck))}"
         )
@@ -220,6 +293,9 @@ class DockerRuntime:
         for task in self._starts.values():
             task.cancel()
         self._inventory.close()
+        if not self._keep.containers:
+            with suppress(APIError, Unreachable):
+                await self._engine.slow(partial(remove_network, cell=self._owner.cell), "remove a network")
         self._engine.close()
 
 
@@ -297,11 +373,29 @@ class Meter:
             if c.id in now and (who := split_attempt_key(c.key))
         ]
 
+    def pids(self, container: Container) -> list[int]:
+        """Return the processes of a container, as far as its groups are known. Reads files."""
+        return next(
+            (pids for folder in self._folders.get(container.id, ()) if (pids := _pids_in(folder))), []
+        )
+
     def _used(self, container: Container, mono: float) -> Used | None:
         if not self._folders.get(container.id):
             self._folders[container.id] = _folders(container)
         used = cgroups.used(self._folders[container.id])
         return Used(mono, *used) if used else None
+
+
+def _is_open(folder: str) -> bool:
+    """Return whether this process may look into a folder of an engine."""
+    return os.access(folder, os.R_OK | os.X_OK)
+
+
+def _pids_in(folder: str) -> list[int]:
+    try:
+        return [int(line) for line in (Path(folder) / "cgroup.procs").read_text().split()]
+    except OSError:
+        return []
 
 
 def _folders(container: Container) -> list[str]:

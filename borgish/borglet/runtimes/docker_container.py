@@ -6,15 +6,17 @@ Nothing here talks to an engine.
 import asyncio
 import re
 from datetime import datetime
+from math import ceil
 from typing import Any
 
 import msgspec
 from docker.errors import APIError
-from docker.types import HostConfig, LogConfig
+from docker.types import HostConfig, LogConfig, Mount, Ulimit
 
 from borgish.borglet.runtimes.base import RunState, StartFailed
 from borgish.borglet.runtimes.cgroups import PIDS_MAX, cpu_shares
 from borgish.borglet.runtimes.docker_engine import Inspected, Listed
+from borgish.spec.job import Mount as JobMount
 from borgish.wire.link import AttemptSpec, Exit, attempt_key
 
 LABEL_CELL = "borgish.cell"
@@ -24,8 +26,14 @@ LABEL_TASK = "borgish.task"
 LABEL_ATTEMPT = "borgish.attempt"
 LABEL_RUN = "borgish.run"
 LABEL_PROGRAM = "borgish.program"  # "" of the main one
+LABEL_DISK = "borgish.disk"  # how many bytes it may write; 0: as many as it likes
 
 LOG_OPTIONS = {"max-size": "10m", "max-file": "3"}
+OPEN_FILES_MAX = 65_536
+IN_MEMORY = {  # where a program can write whose root is read-only; its memory limit counts it
+    "/tmp": "rw,noexec,nosuid,nodev,size=64m,mode=1777",  # noqa: S108 - of a container
+    "/run": "rw,noexec,nosuid,nodev,size=16m,mode=1777",
+}
 RAM_BYTES_MIN = 6 * 1024**2  # what the engine admits
 SIGNAL_BASE = 128  # the exit code of a program that signal n ended is 128 + n
 SIGNAL_LAST = 31
@@ -64,10 +72,18 @@ class Owner(msgspec.Struct, frozen=True):
 
 
 class Place(msgspec.Struct, frozen=True):
-    """What the engine offers: a bridge or only the machine's own network; and where to publish."""
+    """What the engine offers."""
 
-    bridge: bool
-    publish: str  # the address of the machine on which ports are opened
+    network: str  # of the cell's containers; "": they use the machine's own
+    publish: tuple[str, ...]  # the addresses of the machine on which ports are opened
+    disk_bytes: int = 0  # what a container may write whose job does not say; 0: as much as it likes
+    limits_disk: bool = False  # whether the engine itself sees to that
+    open_files_max: int = OPEN_FILES_MAX  # of a process
+
+    @property
+    def bridge(self) -> bool:
+        """Whether containers have a network of their own."""
+        return bool(self.network)
 
 
 class Container(msgspec.Struct):
@@ -80,6 +96,9 @@ class Container(msgspec.Struct):
     exit: Exit | None = None  # as soon as it is known from anywhere
     ended: asyncio.Event = msgspec.field(default_factory=asyncio.Event)
     out_of_memory_at: float = 0.0
+    over_disk: str = ""  # why it was ended, when that was for its disk
+    limit_bytes: int = 0  # what it may write; 0: as much as it likes
+    folders: tuple[str, ...] = ()  # of the machine, into which it writes
 
     @property
     def alive(self) -> bool:
@@ -90,11 +109,13 @@ def container_config(
     spec: AttemptSpec, run: int, owner: Owner, place: Place, main: str = ""
 ) -> dict[str, Any]:
     """Return the arguments of ``create_container``. ``main``: the id of the container it runs beside."""
-    published = place.bridge and bool(spec.ports)
+    published = place.bridge and not main and bool(spec.ports)
+    user, group = spec.container.ids
     return {
         "image": spec.image,
         "name": owner.container_name(spec, run),
         "command": list(spec.run) or None,
+        "user": f"{user}:{group}",
         "environment": spec.env,
         "working_dir": spec.workdir or None,
         "labels": {
@@ -103,8 +124,10 @@ def container_config(
             LABEL_ATTEMPT: str(spec.attempt),
             LABEL_RUN: str(run),
             LABEL_PROGRAM: spec.program,
+            LABEL_DISK: str(spec.resources.disk_bytes or place.disk_bytes),
         },
         "ports": [(port, "tcp") for port in spec.ports.values()] if published else None,
+        "stop_timeout": ceil(spec.stop.grace_seconds),  # for whoever stops it by the engine's own means
         "host_config": _host_config(spec, place, main),
     }
 
@@ -115,20 +138,33 @@ def _host_config(spec: AttemptSpec, place: Place, main: str) -> HostConfig:
     Cpu is a weight, as for processes: see ``cgroups``. What runs beside a main program has its network;
     each of them has the task's limits to itself, for an engine has no limit over several containers.
     """
-    need = spec.resources
+    need, asked = spec.resources, spec.container
     ram_bytes = max(need.ram_bytes, RAM_BYTES_MIN) if need.ram_bytes else None
-    ports = {f"{port}/tcp": (place.publish, port) for port in spec.ports.values()}
+    disk_bytes = need.disk_bytes or place.disk_bytes
+    ports = {f"{port}/tcp": [(at, port) for at in place.publish] for port in spec.ports.values()}
+    mounted = {mount.target for mount in asked.mounts}
+    in_memory = {at: how for at, how in IN_MEMORY.items() if at not in mounted} if asked.read_only else {}
     return HostConfig(
         version="1.41",
         init=True,
         network_mode=_network(place, main),
-        port_bindings=ports if place.bridge and ports else None,
+        port_bindings=ports if place.bridge and not main and ports else None,
         mem_limit=ram_bytes,
         memswap_limit=ram_bytes,
         cpu_shares=cpu_shares(need.cpu_millis),
         pids_limit=PIDS_MAX,
+        ulimits=[
+            Ulimit(name="nofile", soft=place.open_files_max, hard=place.open_files_max),
+            Ulimit(name="core", soft=0, hard=0),
+        ],
         cap_drop=["ALL"],
+        cap_add=list(asked.capabilities) or None,
         security_opt=["no-new-privileges"],
+        ipc_mode="private",
+        read_only=asked.read_only or None,
+        tmpfs=in_memory or None,
+        mounts=[_mount(mount) for mount in asked.mounts] or None,
+        storage_opt={"size": str(disk_bytes)} if disk_bytes and place.limits_disk else None,
         restart_policy={"Name": "no"},
         log_config=LogConfig(type=LogConfig.types.JSON, config=LOG_OPTIONS),
     )
@@ -137,7 +173,12 @@ def _host_config(spec: AttemptSpec, place: Place, main: str) -> HostConfig:
 def _network(place: Place, main: str) -> str:
     if not place.bridge:
         return "host"
-    return f"container:{main}" if main else "bridge"
+    return f"container:{main}" if main else place.network
+
+
+def _mount(mount: JobMount) -> Mount:
+    """What somebody mounts on the machine later does not come in, and nothing mounted inside gets out."""
+    return Mount(mount.target, mount.source, type="bind", read_only=not mount.write, propagation="rprivate")
 
 
 def identity(labels: dict[str, str]) -> tuple[str, int] | None:
@@ -163,6 +204,14 @@ def run_state(key: str, run: int, seen: Inspected, place: Place) -> RunState:
         exit=exit_,
         note=note,
     )
+
+
+def written_to(seen: Inspected) -> tuple[str, ...]:
+    """Return the folders of the machine that are filled by what a container writes: its layer, where the
+    engine keeps those as folders, and the volumes of its image."""
+    layer = ((seen.get("GraphDriver") or {}).get("Data") or {}).get("UpperDir")
+    volumes = [mount["Source"] for mount in seen.get("Mounts") or () if mount.get("Type") == "volume"]
+    return (*([layer] if layer else []), *volumes)
 
 
 def listed_state(key: str, run: int, row: Listed) -> RunState:

@@ -34,6 +34,7 @@ Inspected = dict[str, Any]  # GET /containers/ID/json
 Listed = dict[str, Any]  # one of GET /containers/json
 News = dict[str, Any]  # one of GET /events
 
+SOCKET = "/var/run/docker.sock"
 QUICK_SECONDS_MAX = 2.0  # list and inspect
 SLOW_SECONDS_MAX = 10.0  # create, start, kill, remove
 RECONNECT_SECONDS = 0.5
@@ -51,7 +52,7 @@ FRAME_HEAD_BYTES = 8  # which stream, and how many bytes follow
 
 
 class Engine:
-    """The engine that ``DOCKER_HOST`` names, else the one of this machine.
+    """This machine's engine, on the socket that ``DOCKER_HOST`` names, if it does.
 
     Calls raise Unreachable when it does not answer in time, APIError when it refuses.
     """
@@ -65,6 +66,7 @@ class Engine:
 
     async def open(self) -> None:
         """Agree on the version of the protocol. Raises Unreachable."""
+        socket_path()
         self._quick: Client = await _within(
             self._quick_threads, lambda: _client("auto", QUICK_SECONDS_MAX), "answer"
         )
@@ -79,6 +81,13 @@ class Engine:
     async def slow(self, call: Callable[[Client], T], what: str) -> T:
         """Make a call that does something; ``what``, as in "start a container", is for the error."""
         return await _within(self._slow_threads, lambda: call(self._slow), what)
+
+    def blocking(self, call: Callable[[Client], T]) -> T:
+        """Make a call from a thread of one's own."""
+        try:
+            return call(self._slow)
+        except (requests.RequestException, DockerException) as error:
+            raise Unreachable(f"no Docker engine answers ({error})", SILENT_HINT) from None
 
     async def stream(self, call: Callable[[Client], Any], what: str) -> AsyncIterator[bytes]:
         """Yield what a call streams, as it comes; the stream ends with whoever reads it."""
@@ -143,6 +152,19 @@ class Engine:
             self._end(stream)
         for threads in (self._quick_threads, self._slow_threads, self._stream_threads):
             threads.shutdown(wait=False, cancel_futures=True)
+
+
+def socket_path() -> str:
+    """Return where the engine listens. Raises Unreachable where that is no file of this machine: who reaches
+    an engine over a network is root on its machine, and what runs there cannot be watched from here."""
+    address = kwargs_from_env().get("base_url", f"unix://{SOCKET}")
+    for scheme in ("unix://", "http+unix://"):
+        if address.startswith(scheme):
+            return f"/{address.removeprefix(scheme).lstrip('/')}"
+    raise Unreachable(
+        f"DOCKER_HOST={address} is no socket of this machine, and no engine is used over a network",
+        "Unset DOCKER_HOST, or name a socket like unix:///var/run/docker.sock.",
+    )
 
 
 def _client(version: str, timeout_seconds: float | None) -> Client:

@@ -13,6 +13,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Callable, Coroutine
+from signal import SIGKILL
 
 import msgspec
 from docker.errors import APIError, NotFound
@@ -44,7 +45,7 @@ class Inventory:
         self._one_leaves = asyncio.Lock()  # many at once, beside starts, were seen to lock an engine up
         self.kept = KeptContainers(engine, owner, clock, keep, self._one_leaves)
         self.changed: Callable[[str], None] = lambda _: None
-        self.place = Place(bridge=True, publish="127.0.0.1")  # until the engine has answered
+        self.place = Place("none", ())  # until the engine has answered
         self.latest: dict[str, Container] = {}  # by attempt
         self.previous: dict[str, Container] = {}  # by attempt; ended, kept for its output
         self.starting: set[str] = set()  # names of containers that are being made
@@ -151,6 +152,8 @@ class Inventory:
     def _ended(self, container: Container, exit_: Exit) -> None:
         if not container.alive:
             return
+        if container.over_disk and exit_.signal == SIGKILL:
+            exit_ = msgspec.structs.replace(exit_, reason=container.over_disk)
         container.exit = exit_
         container.ended.set()
         if container.state is not None:
@@ -167,6 +170,8 @@ class Inventory:
             seen = await self._engine.quick(lambda client: client.inspect_container(container.id))
         except (APIError, Unreachable):
             return None
+        limit = seen["Config"]["Labels"].get(containers.LABEL_DISK, "0")
+        container.limit_bytes, container.folders = int(limit), containers.written_to(seen)
         return containers.run_state(container.key, container.run, seen, self.place)
 
     async def refresh(self) -> None:

@@ -14,14 +14,15 @@ import socket
 from contextlib import suppress
 from pathlib import Path
 
-import msgspec
 from docker.errors import APIError, NotFound
+from msgspec.structs import replace
 
 from borgish.borglet.runtimes import docker_container as containers
 from borgish.borglet.runtimes.base import RunState, StartFailed
 from borgish.borglet.runtimes.docker_container import Container, Owner
 from borgish.borglet.runtimes.docker_engine import Engine, Inspected
 from borgish.borglet.runtimes.docker_inventory import Inventory
+from borgish.borglet.runtimes.mounts import MountRules
 from borgish.clock import Clock
 from borgish.errors import Unreachable
 from borgish.wire.link import AttemptSpec, main_key
@@ -41,8 +42,11 @@ _LAST_WORDS = re.compile(r"\[FATAL tini \(\d+\)\] exec (.*) failed: (.*)")
 class Starter:
     """Makes containers and enters them into the inventory."""
 
-    def __init__(self, engine: Engine, owner: Owner, clock: Clock, inventory: Inventory) -> None:
+    def __init__(
+        self, engine: Engine, owner: Owner, clock: Clock, inventory: Inventory, mounts: MountRules
+    ) -> None:
         self._engine, self._owner, self._clock, self._inventory = engine, owner, clock, inventory
+        self._mounts = mounts
 
     async def start(self, spec: AttemptSpec, run: int) -> RunState:
         """Start a run. Raises StartFailed; nothing is left then, but for a start that hangs."""
@@ -98,7 +102,10 @@ class Starter:
 
     async def _make(self, spec: AttemptSpec, run: int) -> Container:
         main, place = self._main_of(spec), self._inventory.place
-        config = containers.container_config(spec, run, self._owner, place, main)
+        mounts = self._mounts.real(spec.container.mounts)
+        config = containers.container_config(
+            replace(spec, container=replace(spec.container, mounts=mounts)), run, self._owner, place, main
+        )
         try:
             made = await self._engine.slow(
                 lambda client: client.create_container(**config), "create a container"
@@ -157,7 +164,7 @@ class Starter:
         if exit_ and exit_.code in CANNOT_RUN_CODES and (why := await self._last_words(container)):
             self._inventory.let_go(container)
             raise StartFailed(f"cannot run {why}", "Is it in the image, and executable?", permanent=True)
-        return msgspec.structs.replace(state, exit=exit_)
+        return replace(state, exit=exit_)
 
     async def _early_end(self, container: Container, state: RunState) -> RunState:
         """Its process is gone, and the news of it on the way."""

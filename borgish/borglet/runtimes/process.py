@@ -133,6 +133,10 @@ class ProcessRuntime:
         """Return none: a program has no image."""
         return {}
 
+    def measures(self) -> dict[str, str]:
+        """Return none: nothing keeps programs in."""
+        return {}
+
     def trouble(self) -> str:
         """Return what keeps programs from being started at all."""
         return self._starter.trouble

@@ -18,6 +18,7 @@ from tests.contract.runtime.suite import (
     as_shell,
     attempt_spec,
 )
+from tests.fixtures_docker import ANY_ENGINE
 
 pytestmark = pytest.mark.docker
 
@@ -29,7 +30,7 @@ class DockerCase(msgspec.Struct):
     image: str
 
     def make(self) -> DockerRuntime:
-        return DockerRuntime("contract", "m1", mark=self.mark)
+        return DockerRuntime("contract", "m1", mark=self.mark, rules=ANY_ENGINE)
 
     def spec(self, program: Program, **changes: object) -> AttemptSpec:
         whole = attempt_spec(as_shell(program), Runtime.DOCKER, image=self.image)

@@ -8,17 +8,19 @@ import docker
 import msgspec
 
 from borgish.borglet.runtimes.docker import DockerRuntime
+from borgish.borglet.runtimes.docker_host import Rules
 from borgish.borglet.runtimes.leftovers import Retention
 from borgish.clock import Clock
 from borgish.resources import Resources
 from borgish.spec.job import Restart, Stop
 from borgish.vocabulary import Runtime
 from borgish.wire.link import AttemptSpec, Exit
+from tests.fixtures_docker import ANY_ENGINE
 
 PATIENCE_SECONDS = 120.0
 SLEEP = ("sleep", "1000")
 KEY = "ann/web/0@7"
-GATE = "until [ -e /go ]; do sleep 0.02; done; "
+GATE = "until [ -e /tmp/go ]; do sleep 0.02; done; "
 
 
 @contextmanager
@@ -42,7 +44,8 @@ async def until(condition: Callable[[], bool]) -> None:
 class Machine:
     """One machine's containers, and the runtimes that look at them."""
 
-    def __init__(self, mark: str, image: str, engine: docker.DockerClient) -> None:
+    def __init__(self, mark: str, image: str, engine: docker.DockerClient, rules: Rules = ANY_ENGINE) -> None:
+        self.rules = rules
         self.mark, self.image, self.engine = mark, image, engine
         self._open: list[DockerRuntime] = []
 
@@ -53,6 +56,7 @@ class Machine:
             "integration",
             "m1",
             mark=self.mark,
+            rules=self.rules,
             look_seconds=look_seconds,
             clock=clock,
             keep=keep or Retention(),
@@ -87,7 +91,7 @@ class Machine:
 
 async def let_it_go_on(runtime: DockerRuntime, key: str) -> None:
     """Open the gate of a program that waits for it."""
-    assert (await runtime.exec(key, ("touch", "/go"), PATIENCE_SECONDS))[1] == 0
+    assert (await runtime.exec(key, ("touch", "/tmp/go"), PATIENCE_SECONDS))[1] == 0
 
 
 async def ended(runtime: DockerRuntime, key: str) -> Exit:

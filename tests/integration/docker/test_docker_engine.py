@@ -54,7 +54,7 @@ async def test_the_memory_limit_is_hit_with_nobody_watching(machine: Machine) ->
     await first.start(spec, 1)
     await first.close()
     (container,) = machine.containers()
-    assert machine.engine.containers.get(container).exec_run(["touch", "/go"]).exit_code == 0
+    assert machine.engine.containers.get(container).exec_run(["touch", "/tmp/go"]).exit_code == 0
     await until(lambda: set(machine.containers().values()) == {"exited"})
     exit_ = await ended(await machine.runtime(), spec.key)
     assert (exit_.signal, exit_.oom) == (9, True)
@@ -106,7 +106,7 @@ async def test_the_run_before_is_kept_and_older_ones_go(machine: Machine) -> Non
 async def test_what_was_made_and_never_started_goes(machine: Machine) -> None:
     """A borglet that died between the two calls leaves such a container."""
     config = container_config(
-        machine.spec(*SLEEP), 1, Owner("integration", "m1", machine.mark), Place(True, "127.0.0.1")
+        machine.spec(*SLEEP), 1, Owner("integration", "m1", machine.mark), Place("none", ())
     )
     await asyncio.to_thread(machine.engine.api.create_container, **config)
     runtime = await machine.runtime()

@@ -78,14 +78,14 @@ async def test_a_borglet_that_starts_anew_finds_the_output_and_no_attempt(machin
 
 async def test_what_was_let_go_is_not_reported_again(machine: Machine) -> None:
     news: list[str] = []
-    runtime = DockerRuntime("integration", "m1", mark=machine.mark)
+    runtime = DockerRuntime("integration", "m1", rules=machine.rules, mark=machine.mark)
     assert await runtime.open(news.append) == []
     await let_go(machine, runtime, "one")
     news.clear()
     await runtime._inventory.refresh()
     assert (news, runtime.look(KEY), await runtime.sample()) == ([], None, [])
     await runtime.close()
-    later = DockerRuntime("integration", "m1", mark=machine.mark)
+    later = DockerRuntime("integration", "m1", rules=machine.rules, mark=machine.mark)
     assert await later.open(news.append) == []
     await later.close()
     assert news == []
@@ -135,7 +135,8 @@ async def test_what_is_old_goes_when_a_borglet_starts(machine: Machine) -> None:
 async def test_a_container_that_holds_much_does_not_stay(machine: Machine) -> None:
     runtime = await machine.runtime(keep=Retention(written_bytes=1024**2))
     for attempt, kib in ((1, 100), (2, 2000)):
-        spec = machine.spec("sh", "-c", f"head -c {kib * 1024} /dev/zero >/big; echo done", attempt=attempt)
+        write = f"head -c {kib * 1024} /dev/zero >/tmp/big; echo done"
+        spec = machine.spec("sh", "-c", write, attempt=attempt)
         await runtime.start(spec, 1)
         await ended(runtime, spec.key)
         await runtime.forget(spec.key)
@@ -207,7 +208,9 @@ async def test_a_machine_that_is_left_has_no_containers(machine: Machine, tmp_pa
     await before.start(machine.spec(*SLEEP, attempt=8), 1)
     await before.close()
     factories: Factories = {
-        Runtime.DOCKER: lambda cell: DockerRuntime(cell, "m1", mark=machine.mark, keep=KEEP_NOTHING)
+        Runtime.DOCKER: lambda cell: DockerRuntime(
+            cell, "m1", rules=machine.rules, mark=machine.mark, keep=KEEP_NOTHING
+        )
     }
     ledger = Ledger(tmp_path, "m1")
     assert await stop_all(ledger, factories, "integration") == 1

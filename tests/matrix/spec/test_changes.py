@@ -7,12 +7,13 @@ import pytest
 
 from borgish.resources import Resources
 from borgish.spec.changes import FIELDS, Fixed, TaskChange, changed_fields, same_program, task_change
-from borgish.spec.job import Disruption, Health, JobSpec, Override, Restart, Stop, Update
+from borgish.spec.job import Container, Disruption, Health, JobSpec, Override, Restart, Stop, Update
 from borgish.spec.shares import Share
 from tests.matrix.spec.test_job_fields import with_another
 
 JOB = JobSpec("web", "ann", 3, ("serve",))
 OTHERS: dict[str, Any] = {
+    "container": Container("0"),
     "health": Health(tcp=True),
     "overrides": {1: Override(env={"ROLE": "first"})},
     "resources": Resources(5000),

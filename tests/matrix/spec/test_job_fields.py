@@ -27,7 +27,7 @@ from borgish.errors import Invalid
 from borgish.link.conversation import Outgoing
 from borgish.resources import Resources
 from borgish.spec.fields import job_schema
-from borgish.spec.job import ExitRule, Health, Program, Restart, Stop
+from borgish.spec.job import Container, ExitRule, Health, Mount, Program, Restart, Stop
 from borgish.spec.read import read_job
 from borgish.spec.write import write_job
 from borgish.vocabulary import JobKind, OnExit, RestartPolicy, Runtime
@@ -89,6 +89,17 @@ FIELDS = {
     "tasks": master_only("tasks", 1, 2, "each task is an attempt of its own, and knows its index"),
     "run": carried("run", ["serve"], ["serve", "-v"], "run"),
     "image": carried("image", "busybox:1", "busybox:2", "image"),
+    **{
+        f"container.{field}": carried("container", {"user": "0"}, {"user": "0"} | more, where, image="a")
+        for field, more, where in (
+            ("user", {"user": "1000:100"}, "container.user"),
+            ("read_only", {"read_only": True}, "container.read_only"),
+            ("capabilities", {"capabilities": ["CAP_NET_ADMIN"]}, "container.capabilities"),
+            ("mounts.from", {"mounts": [{"from": "/srv/a", "to": "/a"}]}, "container.mounts"),
+            ("mounts.to", {"mounts": [{"from": "/srv", "to": "/b"}]}, "container.mounts"),
+            ("mounts.write", {"mounts": [{"from": "/srv", "to": "/a", "write": True}]}, "container.mounts"),
+        )
+    },
     "group.*.run": carried("group.proxy.run", ["a"], ["b"], "programs.0.run"),
     "group.*.image": carried("group.proxy.image", "a", "b", "programs.0.image", image="c"),
     "group.*.env": carried(
@@ -302,7 +313,7 @@ CORE = "the borglet's core or shell uses it, in the same way for each runtime"
 REFUSED = "a job that has it is refused for this runtime"
 IN_ENV = "programs are told by their environment, which is complete"
 COUNTED = "the scheduler counts it; there is nothing on a machine that could hold it"
-UNHELD = "no runtime holds the disk of a run to a limit"
+UNHELD = "the runtime does not hold the disk of a run to a limit"
 UNLEASED = "containers have no leases: only what their machine says of their end counts"
 UNREAD = "nothing on a machine reads it"
 ORDERED = "the order to stop says it, as the job has it then: its clients are those of that moment"
@@ -317,7 +328,7 @@ ATTRIBUTES = {
     "runtime": (CORE, CORE),
     "resources.cpu_millis": (USED, USED),
     "resources.ram_bytes": (USED, USED),
-    "resources.disk_bytes": (UNHELD, UNHELD),
+    "resources.disk_bytes": (UNHELD, USED),
     "resources.named": (COUNTED, COUNTED),
     "resources.devices": (IN_ENV, IN_ENV),
     "restart.policy": (CORE, CORE),
@@ -325,7 +336,7 @@ ATTRIBUTES = {
     "restart.within_seconds": (CORE, CORE),
     "restart.backoff_seconds": (CORE, CORE),
     "stop.signal": (CORE, CORE),
-    "stop.grace_seconds": (CORE, CORE),
+    "stop.grace_seconds": (CORE, USED),
     "stop.deregister_seconds": (ORDERED, ORDERED),
     "image": (REFUSED, USED),
     "workdir": (USED, USED),
@@ -348,6 +359,10 @@ ATTRIBUTES = {
     "on_exit": (CORE, CORE),
     "failures": (CORE, CORE),
     "keep_output_seconds": (CORE, CORE),
+    "container.user": (REFUSED, USED),
+    "container.read_only": (REFUSED, USED),
+    "container.capabilities": (REFUSED, USED),
+    "container.mounts": (REFUSED, USED),
 }
 
 FULL = AttemptSpec(
@@ -367,6 +382,7 @@ FULL = AttemptSpec(
     labels={"app": "web"},
     devices=("gpu:0",),
     alloc="ann/room/0@3",
+    container=Container("1000", mounts=(Mount("/srv/a", "/a"),)),
 )
 
 
@@ -377,7 +393,7 @@ def attributes(struct: type[Any], path: str = "") -> Iterator[str]:
         inner = next(
             (each for each in kinds if issubclass(each, msgspec.Struct) and each is not Program), None
         )
-        if inner is None or field.name in ("programs", "on_exit"):
+        if inner is None or field.name in ("programs", "on_exit", "mounts"):
             yield f"{path}{field.name}"
         else:
             yield from attributes(inner, f"{path}{field.name}.")
@@ -395,6 +411,10 @@ def _other(name: str, value: Any) -> Any:
         return (*value, Program("proxy", ("proxy",)))
     if name == "on_exit":
         return (*value, ExitRule(OnExit.FAIL, signals=("KILL",)))
+    if name == "user":
+        return "2000"
+    if name == "mounts":
+        return (*value, Mount("/srv/b", "/b"))
     match value:
         case bool():
             return not value
@@ -436,7 +456,7 @@ def by_process(spec: AttemptSpec) -> Any:
 
 def by_docker(spec: AttemptSpec) -> Any:
     """Return what the docker runtime asks its engine for."""
-    return container_config(spec, 1, Owner("test", "m1"), Place(bridge=True, publish="127.0.0.1"))
+    return container_config(spec, 1, Owner("test", "m1"), Place("borgish-test", ("127.0.0.1",)))
 
 
 ASKED: dict[Runtime, Callable[[AttemptSpec], Any]] = {Runtime.PROCESS: by_process, Runtime.DOCKER: by_docker}

@@ -115,6 +115,9 @@ class MadeUp:
     def removed(self, key: str) -> str:
         return self.gone.get(key, "")
 
+    def measures(self) -> dict[str, str]:
+        return {}
+
     def trouble(self) -> str:
         return self.bad
 

@@ -8,7 +8,7 @@ import pytest
 from borgish.borglet import facts
 from borgish.borglet.main import main
 from borgish.borglet.runtimes.leftovers import Retention
-from borgish.borglet.settings import load
+from borgish.borglet.settings import ENGINE_MAY_LACK, load
 from borgish.borglet.state_folder import FolderLock, membership_in
 from borgish.errors import UnsafeConfiguration
 from borgish.resources import Resources
@@ -34,6 +34,8 @@ def test_the_example_is_right_and_so_is_what_it_shows_in_comments(tmp_path: Path
     assert settings.runtimes == (Runtime.PROCESS, Runtime.DOCKER)
     assert settings.capacity == Resources(4000, 8 * 2**30, 100 * 2**30, {"licences": 2}, {"gpu": 4000})
     assert settings.keep == Retention()
+    assert (settings.task_disk, settings.mounts) == ((0, 0.1), ("/srv/data",))
+    assert settings.without == ENGINE_MAY_LACK
     assert settings.tls is not None
     assert settings.tls.ca == str(tmp_path / "ca.pem")
 
@@ -81,6 +83,14 @@ def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
         (MINIMAL + '[keep]\nroom = "1KiB"', "keep.room = '1KiB' is outside 1MiB"),
         (MINIMAL + "[keep]\nlast = -1", "keep.last: must be at least 0, and is -1"),
         (MINIMAL + "[keep]\nlogs = 1", "keep.logs: there is no such key"),
+        (MINIMAL + 'task_disk = "all"', "task_disk = 'all' is not a number"),
+        (MINIMAL + '[docker]\nmounts = ["data"]', "docker.mounts = ('data',) has 'data': write an absolute"),
+        (MINIMAL + '[docker]\nmounts = ["/srv/"]', "write an absolute path in its shortest way"),
+        (MINIMAL + '[docker]\nmounts = ["/"]', "has '/', which no container gets"),
+        (MINIMAL + '[docker]\nmounts = ["/var"]', "has '/var', which no container gets"),
+        (MINIMAL + '[docker]\nmounts = ["/etc/ssl"]', "has '/etc/ssl', which no container gets"),
+        (MINIMAL + '[docker]\nwithout = ["limits"]', "has 'limits', and only knows seccomp, network"),
+        (MINIMAL + "[docker]\nprivileged = true", "docker.privileged: there is no such key"),
         (MINIMAL + '[tls]\ncertificate = "c"\nkey = "k"', "tls.certificate: there is no file"),
     ],
 )

@@ -26,7 +26,7 @@ SPEC = AttemptSpec(
     image="tiny:1",
     ports={"http": 20001},
 )
-BRIDGE = Place(bridge=True, publish="127.0.0.1")
+BRIDGE = Place("borgish-c", ("127.0.0.1", "172.20.0.1"))
 
 
 def refusal(status: int, said: str) -> APIError:
@@ -60,8 +60,14 @@ def test_limits_and_rights() -> None:
 
 def test_ports_are_published_where_there_is_a_bridge() -> None:
     bridged = containers.container_config(SPEC, 1, Owner("c", "m"), BRIDGE)["host_config"]
-    assert bridged["PortBindings"] == {"20001/tcp": [{"HostIp": "127.0.0.1", "HostPort": "20001"}]}
-    plain = containers.container_config(SPEC, 1, Owner("c", "m"), Place(False, "127.0.0.1"))["host_config"]
+    assert bridged["PortBindings"] == {
+        "20001/tcp": [
+            {"HostIp": "127.0.0.1", "HostPort": "20001"},
+            {"HostIp": "172.20.0.1", "HostPort": "20001"},
+        ]
+    }
+    assert bridged["NetworkMode"] == "borgish-c"
+    plain = containers.container_config(SPEC, 1, Owner("c", "m"), Place("", ("127.0.0.1",)))["host_config"]
     assert "PortBindings" not in plain
     assert plain["NetworkMode"] == "host"
 

@@ -104,6 +104,7 @@ def test_ticker_is_free() -> None:
 def test_container() -> None:
     spec = example("container")
     assert (spec.runtime, spec.image) == (Runtime.DOCKER, "busybox:1")
+    assert (spec.container.ids, spec.container.read_only) == ((1000, 1000), True)
 
 
 def test_sidecar_has_a_program_beside_its_main_one() -> None:

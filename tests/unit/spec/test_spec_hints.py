@@ -4,6 +4,7 @@ import pytest
 
 from borgish.errors import Invalid, Mistake
 from borgish.spec.cron import read_cron
+from borgish.spec.job import Container, Mount
 from borgish.spec.read import read_job
 
 DEPLOYMENT = """
@@ -123,6 +124,46 @@ def test_what_is_suggested_for_a_cron_job_is_a_cron_file() -> None:
 def test_what_a_service_of_a_compose_file_depends_on_it_starts_after(written: str, until: str) -> None:
     (only,) = mistakes(f"services: {{web: {{image: nginx, depends_on: {written}}}}}")
     assert f"{{name: web, after: {until}, image" in only.hint
+
+
+DEPLOYED_AS_SOMEBODY = """
+apiVersion: v1
+kind: Pod
+metadata: {name: web}
+spec:
+  containers:
+  - image: nginx
+    securityContext:
+      runAsUser: 101
+      runAsGroup: 102
+      readOnlyRootFilesystem: true
+      capabilities: {drop: [ALL]}
+"""
+COMPOSED_AS_ROOT = """
+services:
+  web: {image: nginx, user: root, cap_add: [NET_ADMIN], volumes: ["/srv/a:/a:ro", "/srv/b:/b", "data:/c"]}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "container"),
+    [
+        (DEPLOYED_AS_SOMEBODY, Container("101:102", read_only=True)),
+        (
+            COMPOSED_AS_ROOT,
+            Container(
+                "0",
+                capabilities=("NET_ADMIN",),
+                mounts=(Mount("/srv/a", "/a"), Mount("/srv/b", "/b", write=True)),
+            ),
+        ),
+    ],
+    ids=["pod", "compose"],
+)
+def test_as_whom_containers_run_elsewhere_is_suggested(text: str, container: Container) -> None:
+    (only,) = mistakes(text)
+    suggested = "{name: web" + only.hint.partition("{name: web")[2].partition("; borgctl")[0]
+    assert read_job(suggested, "ann").container == container
 
 
 @pytest.mark.parametrize("text", ["kind: app\nname: x", "name: a\nrun: [x]\n---\nname: b", "[{name: a}]"])

@@ -1,0 +1,210 @@
+"""What tasks have written, counted every few seconds, so that one which writes more than it may is ended.
+
+Where no file system holds a task to its disk, somebody has to look. Looking costs as much as there are files,
+so it is done a slice at a time, from a thread, and in all for ``BUSY_SHARE_MAX`` of a core at most: what has
+many files is counted more seldom. A flood shows before its folder is counted to the end.
+
+Each entry of a folder counts as a block at least, since a file system runs out of entries, too; what was
+deleted and is still open, or mapped into memory, counts as well. A folder that cannot be counted counts as
+too large: nobody hides there what they write.
+"""
+
+import asyncio
+import contextlib
+import errno
+import os
+import stat
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from borgish.clock import Clock
+from borgish.resources import show_bytes
+
+LOOK_SECONDS = 2.0
+BUSY_SHARE_MAX = 0.05
+SLICE_SECONDS = 0.02
+ENTRY_BYTES = 4096
+BLOCK_BYTES = 512  # of which st_blocks counts, on any file system
+AT_ONCE = 64  # entries between two looks at the clock
+WATCHED = f"watched every {LOOK_SECONDS:g} s"
+_GONE = (errno.ENOENT, errno.ENOTDIR, errno.ESRCH)
+_OF_MEMORY = ("/memfd:", "/dev/shm/", "/dev/zero", "/SYSV")  # noqa: S108 - names, not files
+
+
+class Tree(msgspec.Struct, frozen=True):
+    """What one run may write, where it does, and the processes that may hold open what is in no folder.
+    ``rest`` tells the bytes of what cannot be looked at here."""
+
+    key: str
+    run: int
+    limit_bytes: int
+    folders: tuple[str, ...]
+    pids: Callable[[], Iterable[int]] = tuple
+    rest: Callable[[], int] = int
+
+
+class Count:
+    """One count of a tree, from its first folder to its last, a slice at a time."""
+
+    def __init__(self, tree: Tree, clock: Clock) -> None:
+        self._clock = clock
+        self.written_bytes = 0
+        self.uncounted = ""  # why it cannot be counted
+        self.done = False
+        self.seconds = 0.0  # that it has taken
+        self._limit_bytes = tree.limit_bytes
+        self._sizes = self._all(tree)
+
+    def go_on(self, seconds_max: float) -> None:
+        """Count for so long; less when it is done, or has seen enough. Reads folders: call it from a
+        thread."""
+        began = self._clock.now().mono
+        try:
+            while not self.is_too_much:
+                for _ in range(AT_ONCE):
+                    self.written_bytes += next(self._sizes)
+                if self._clock.now().mono - began >= seconds_max:
+                    break
+        except StopIteration:
+            self.done = True
+        except OSError as error:
+            self.uncounted = error.strerror or str(error)
+        self.seconds += self._clock.now().mono - began
+
+    @property
+    def is_too_much(self) -> bool:
+        return bool(self.uncounted) or self.written_bytes > self._limit_bytes
+
+    def why(self) -> str:
+        """Say that it is too much."""
+        if self.uncounted:
+            return f"its disk cannot be counted: {self.uncounted} in its folders"
+        written, limit = show_bytes(self.written_bytes), show_bytes(self._limit_bytes)
+        return f"its disk: {written} written, limit {limit}; raise resources.disk"
+
+    def _all(self, tree: Tree) -> Iterator[int]:
+        for folder in tree.folders:
+            yield from _sizes_in(folder)
+        yield tree.rest()
+        seen: set[tuple[int, int]] = set()
+        for pid in tree.pids():
+            yield from _sizes_held(pid, seen)
+
+
+def _sizes_in(top: str) -> Iterator[int]:
+    """Yield the bytes of each entry below a folder; what is linked several times is shared by its names.
+    Raises OSError for what cannot be looked into, or is nested too deeply for the name of any file."""
+    folders = [top]
+    while folders:
+        try:
+            entries = os.scandir(folders.pop())
+        except OSError as error:
+            if error.errno in _GONE:
+                continue
+            raise
+        with entries:
+            for entry in entries:
+                try:
+                    found = entry.stat(follow_symlinks=False)
+                except FileNotFoundError:
+                    continue
+                is_folder = stat.S_ISDIR(found.st_mode)
+                if is_folder:
+                    folders.append(entry.path)
+                names = 1 if is_folder else max(1, found.st_nlink)
+                yield max(ENTRY_BYTES, found.st_blocks * BLOCK_BYTES // names)
+
+
+def _sizes_held(pid: int, seen: set[tuple[int, int]]) -> Iterator[int]:
+    """Yield the bytes of each deleted file that a process has open or mapped, and that is not among those
+    ``seen``; 0 for others. A program of the machine that was replaced is nothing that its tasks wrote."""
+    owner = _owner_of(pid)
+    for path in (*_opened(pid), *_mapped(pid)):
+        size = 0
+        with contextlib.suppress(OSError):  # it was closed, or its process is gone
+            found = os.stat(path)
+            node = found.st_dev, found.st_ino
+            is_theirs = stat.S_ISREG(found.st_mode) and owner in (0, found.st_uid)
+            if is_theirs and not found.st_nlink and node not in seen:
+                seen.add(node)
+                size = 0 if os.readlink(path).startswith(_OF_MEMORY) else found.st_blocks * BLOCK_BYTES
+        yield size
+
+
+def _owner_of(pid: int) -> int:
+    """Return as whom a process makes files; -1 when it is gone."""
+    with contextlib.suppress(OSError), Path(f"/proc/{pid}/status").open(errors="replace") as status:
+        for line in status:
+            if line.startswith("Uid:"):
+                return int(line.split()[4])
+    return -1
+
+
+def _opened(pid: int) -> Iterator[str]:
+    with contextlib.suppress(OSError), os.scandir(f"/proc/{pid}/fd") as opened:
+        for entry in opened:
+            yield entry.path
+
+
+def _mapped(pid: int) -> Iterator[str]:
+    """The kernel shows these to root only."""
+    with contextlib.suppress(OSError), Path(f"/proc/{pid}/maps").open(errors="replace") as maps:
+        for line in maps:
+            if line.endswith("(deleted)\n"):
+                yield f"/proc/{pid}/map_files/{line.partition(' ')[0]}"
+
+
+class DiskWatch:
+    """Counts again and again what the runs of a runtime have written.
+
+    ``trees`` returns those that run; ``end`` is called with one that wrote too much, and why.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        trees: Callable[[], Iterable[Tree]],
+        end: Callable[[Tree, str], Awaitable[None]],
+    ) -> None:
+        self._clock, self._trees, self._end = clock, trees, end
+        self._turns: deque[tuple[str, int]] = deque()  # whose turn it is, then who is next
+        self._counts: dict[tuple[str, int], Count] = {}  # under way
+        self._due: dict[tuple[str, int], float] = {}  # when (monotonic) to begin the next
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        while True:
+            began = self._clock.now().mono
+            await self.look()
+            # What other threads took away from us counts as well, so that we are no burden then.
+            busy = self._clock.now().mono - began
+            await asyncio.sleep(max(LOOK_SECONDS, busy / BUSY_SHARE_MAX))
+
+    async def look(self) -> None:
+        """Give each tree that is due its slice, as far as there is time for in one look."""
+        trees = {(tree.key, tree.run): tree for tree in self._trees() if tree.limit_bytes}
+        self._turns = deque(mine for mine in self._turns if mine in trees)
+        self._turns.extend(trees.keys() - set(self._turns))
+        self._counts = {mine: count for mine, count in self._counts.items() if mine in trees}
+        self._due = {mine: due for mine, due in self._due.items() if mine in trees}
+        until = self._clock.now().mono + LOOK_SECONDS * BUSY_SHARE_MAX
+        for _ in range(len(self._turns)):
+            if self._clock.now().mono >= until:
+                return
+            mine = self._turns.popleft()
+            self._turns.append(mine)
+            if self._due.get(mine, 0.0) <= self._clock.now().mono:
+                await self._count(mine, trees[mine])
+
+    async def _count(self, mine: tuple[str, int], tree: Tree) -> None:
+        count = self._counts.pop(mine, None) or Count(tree, self._clock)
+        await asyncio.to_thread(count.go_on, SLICE_SECONDS)
+        if count.is_too_much:
+            await self._end(tree, count.why())
+        elif count.done:
+            self._due[mine] = self._clock.now().mono + count.seconds / BUSY_SHARE_MAX
+        else:
+            self._counts[mine] = count

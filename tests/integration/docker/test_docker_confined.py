@@ -1,0 +1,186 @@
+"""Containers are kept in: as whom they run, what they reach, what of the machine they see."""
+
+import asyncio
+import shutil
+import subprocess
+from pathlib import Path
+
+import docker
+import msgspec
+import pytest
+
+from borgish.borglet.runtimes import docker_host
+from borgish.borglet.runtimes.base import HELD, StartFailed
+from borgish.borglet.runtimes.docker import DockerRuntime
+from borgish.borglet.runtimes.docker_host import Rules
+from borgish.borglet.runtimes.leftovers import KEEP_NOTHING
+from borgish.borglet.runtimes.mounts import MountRules
+from borgish.errors import Unreachable
+from borgish.spec.job import Container, Mount
+from borgish.wire.link import AttemptSpec
+from tests.fixtures_docker import ANY_ENGINE
+from tests.integration.docker.machine import PATIENCE_SECONDS, SLEEP, Machine, until
+from tests.ports import free_port
+
+pytestmark = pytest.mark.docker
+
+SERVE = "mkdir -p /tmp/www && echo here > /tmp/www/index.html && exec httpd -f -p {} -h /tmp/www"
+
+
+def rules() -> str:
+    """Return the rules of the firewall; "" where it cannot be asked."""
+    if not shutil.which("iptables"):
+        return ""
+    return subprocess.run(["iptables", "-S"], check=False, capture_output=True, text=True).stdout
+
+
+async def said(runtime: DockerRuntime, spec: AttemptSpec, script: str) -> str:
+    """Return what a script beside a task says, and with which code it ends."""
+    output, code, _ = await runtime.exec(spec.key, ("sh", "-c", f"{script} 2>&1"), PATIENCE_SECONDS)
+    return f"{output.decode().strip()} ({code})".strip()
+
+
+async def started(machine: Machine, container: Container) -> tuple[DockerRuntime, AttemptSpec]:
+    runtime = await machine.runtime()
+    spec = machine.spec(*SLEEP, container=container)
+    await runtime.start(spec, 1)
+    return runtime, spec
+
+
+@pytest.mark.parametrize(("user", "ids"), [("65532", "65532 65532"), ("7:9", "7 9"), ("0", "0 0")])
+async def test_programs_and_commands_beside_them_run_as_the_user(
+    machine: Machine, user: str, ids: str
+) -> None:
+    runtime, spec = await started(machine, Container(user))
+    assert await said(runtime, spec, "echo $(id -u) $(id -g)") == f"{ids} (0)"
+    main = await said(runtime, spec, "grep -E '^(Uid|Gid)' /proc/1/status")
+    assert main.split()[1::5] == ids.split()
+
+
+async def test_root_has_the_capabilities_that_were_asked_for_and_no_others(machine: Machine) -> None:
+    runtime, spec = await started(machine, Container("0", capabilities=("CHOWN",)))
+    assert await said(runtime, spec, "touch /tmp/a && chown 7 /tmp/a && echo done") == "done (0)"
+    assert "CapEff:\t0000000000000001" in await said(runtime, spec, "cat /proc/self/status")
+    assert "ot permitted" in await said(runtime, spec, "mknod /tmp/disk b 8 0")
+
+
+async def test_a_read_only_root_leaves_a_little_room_in_memory(machine: Machine) -> None:
+    runtime, spec = await started(machine, Container("0", read_only=True))
+    assert "ead-only file system" in await said(runtime, spec, "touch /etc/a")
+    assert await said(runtime, spec, "touch /tmp/a /run/a") == "(0)"
+    assert "denied" in await said(runtime, spec, "cp /bin/busybox /tmp/true; chmod +x /tmp/true; /tmp/true")
+    assert "No space" in await said(runtime, spec, "dd if=/dev/zero of=/run/b bs=1M count=20")
+
+
+@pytest.fixture
+async def apart(machine: Machine) -> DockerRuntime:
+    """A runtime whose containers are in a network of their cell."""
+    runtime = await machine.runtime()
+    if (why := runtime.measures()["docker neighbours"]) != HELD:
+        pytest.skip(f"this engine does not keep containers apart: {why}")
+    return runtime
+
+
+async def test_containers_reach_each_other_at_published_ports_and_by_nothing_else(
+    machine: Machine, apart: DockerRuntime
+) -> None:
+    port, hidden = free_port(), free_port()
+    serve = f"(httpd -f -p {hidden} -h /tmp &) ; {SERVE.format(port)}"
+    server = machine.spec("sh", "-c", serve, ports={"http": port})
+    client = machine.spec(*SLEEP, task="ann/client/0")
+    await apart.start(server, 1)
+    await apart.start(client, 1)
+    gateway = (await said(apart, client, "ip route | awk '/default/ {print $3}'")).removesuffix(" (0)")
+    address = (await said(apart, server, "hostname -i")).removesuffix(" (0)")
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while await said(apart, client, f"wget -qO- http://{gateway}:{port}/") != "here (0)":
+            await asyncio.sleep(0.05)
+    for at, which in ((address, port), (address, hidden), (gateway, hidden)):
+        assert "(0)" not in await said(apart, client, f"timeout 1 wget -qO- http://{at}:{which}/")
+
+
+async def test_the_metadata_address_is_closed(machine: Machine, apart: DockerRuntime) -> None:
+    if (why := apart.measures()["docker metadata address"]) != HELD:
+        pytest.skip(f"no rule can be made here: {why}")
+    spec = machine.spec(*SLEEP)
+    await apart.start(spec, 1)
+    assert (await said(apart, spec, "timeout 1 nc 169.254.169.254 80 < /dev/null")) != "(0)"
+    bridge = docker_host.bridge_of("integration")
+    assert f"-A DOCKER-USER -d 169.254.0.0/16 -i {bridge} -j DROP" in await asyncio.to_thread(rules)
+
+
+async def test_folders_of_the_machine_are_mounted_as_listed(
+    docker_mark: str, busybox_image: str, docker_engine: docker.DockerClient, tmp_path: Path
+) -> None:
+    shown, open_, other = (tmp_path / name for name in ("shown", "open", "other"))
+    for folder in (shown, open_, other):
+        folder.mkdir(mode=0o777)
+        folder.chmod(0o777)
+        (folder / "file").write_text(folder.name)
+    for parent in (tmp_path, *list(tmp_path.parents)[:2]):
+        parent.chmod(0o755)
+    listed = MountRules((str(shown), str(open_)))
+    machine = Machine(
+        docker_mark, busybox_image, docker_engine, msgspec.structs.replace(ANY_ENGINE, mounts=listed)
+    )
+    mounts = (Mount(str(shown), "/shown"), Mount(str(open_), "/open", write=True))
+    runtime, spec = await started(machine, Container(mounts=mounts))
+    assert await said(runtime, spec, "cat /shown/file /open/file") == "shownopen (0)"
+    assert "ead-only file system" in await said(runtime, spec, "touch /shown/a")
+    assert await said(runtime, spec, "touch /open/a") == "(0)"
+    unlisted = Container(mounts=(Mount(str(other), "/other"),))
+    with pytest.raises(StartFailed, match="is not among the folders") as caught:
+        await runtime.start(machine.spec(*SLEEP, task="ann/other/0", container=unlisted), 1)
+    assert caught.value.permanent
+    await machine.close()
+
+
+async def test_nothing_starts_where_the_engine_lacks_what_it_must_have(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    why = "the engine has seccomp off"
+    monkeypatch.setattr(docker_host, "_seccomp", lambda _options: why)
+    strict = Machine(machine.mark, machine.image, machine.engine, Rules(without=("network",)))
+    runtime = await strict.runtime()
+    assert why in runtime.trouble()
+    with pytest.raises(StartFailed, match=why) as caught:
+        await runtime.start(strict.spec(*SLEEP), 1)
+    assert not caught.value.permanent
+    lenient = await machine.runtime()
+    assert lenient.trouble() == ""
+    assert (await lenient.start(machine.spec(*SLEEP), 1)).exit is None
+    assert lenient.measures()["docker seccomp"] == why
+    await strict.close()
+
+
+async def test_a_network_that_somebody_removed_is_made_again(machine: Machine) -> None:
+    own = Machine(machine.mark, machine.image, machine.engine)
+    runtime = DockerRuntime("removed", "m1", mark=machine.mark, rules=ANY_ENGINE, look_seconds=0.05)
+    await runtime.open(lambda _: None)
+    if runtime.measures()["docker network"] != HELD:
+        pytest.skip("this engine makes no networks")
+    network = machine.engine.networks.get("borgish-removed")
+    network.remove()
+    with pytest.raises(StartFailed):
+        await runtime.start(own.spec(*SLEEP), 1)
+    await until(lambda: bool(machine.engine.networks.list(names=["borgish-removed"])))
+    assert (await runtime.start(own.spec(*SLEEP), 1)).exit is None
+    await runtime.kill(own.spec().key)
+    await runtime.close()
+
+
+@pytest.mark.parametrize("host", ["tcp://127.0.0.1:2375", "ssh://root@m2", "npipe:////./pipe/docker"])
+async def test_an_engine_over_a_network_is_refused(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", host)
+    runtime = DockerRuntime("integration", "m1")
+    with pytest.raises(Unreachable, match="is no socket of this machine"):
+        await runtime.open(lambda _: None)
+    await runtime.close()
+
+
+async def test_who_leaves_the_machine_leaves_no_network(machine: Machine) -> None:
+    runtime = DockerRuntime("leaving", "m1", mark=machine.mark, rules=ANY_ENGINE, keep=KEEP_NOTHING)
+    await runtime.open(lambda _: None)
+    await runtime.close()
+    assert machine.engine.networks.list(names=["borgish-leaving"]) == []
+    assert docker_host.bridge_of("leaving") not in await asyncio.to_thread(rules)
