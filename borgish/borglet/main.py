@@ -110,7 +110,8 @@ def _factories(settings: Settings, *, leaving: bool = False) -> Factories:
     def process(_cell: str) -> TaskRuntime:
         from borgish.borglet.runtimes.process import ProcessRuntime
 
-        return ProcessRuntime(settings.state / "process", keep=settings.keep)
+        disk_bytes = task_disk_bytes(settings)
+        return ProcessRuntime(settings.state / "process", keep=settings.keep, disk_bytes=disk_bytes)
 
     def docker(cell: str) -> TaskRuntime:
         from borgish.borglet.runtimes.cgroups import group_name

@@ -374,10 +374,9 @@ class Meter:
         ]
 
     def pids(self, container: Container) -> list[int]:
-        """Return the processes of a container, as far as its groups are known. Reads files."""
-        return next(
-            (pids for folder in self._folders.get(container.id, ()) if (pids := _pids_in(folder))), []
-        )
+        """Return the processes of a container. Reads files."""
+        folders = self._folders.get(container.id) or _folders(container)
+        return next((pids for folder in folders if (pids := _pids_in(folder))), [])
 
     def _used(self, container: Container, mono: float) -> Used | None:
         if not self._folders.get(container.id):

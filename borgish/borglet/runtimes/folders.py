@@ -3,6 +3,7 @@
     run.json       the latest run: its number, processes, boot, control groups, environment
     starting.json  the same while it is being started; stays when its shim was killed right then
     exit.json      how it ended; exit.new is the room kept for that
+    over_disk      why it was killed for its disk, with the number of the run
     over_memory    there when it was killed for its memory by the borglet, not the kernel
     note           what people should know: output dropped
     lease          until when it may run, where it may not run for ever (``shim.lease``)
@@ -24,6 +25,7 @@ import shutil
 from collections.abc import AsyncIterator, Callable, Iterator
 from io import FileIO
 from pathlib import Path
+from signal import SIGKILL
 from typing import Any, TypeVar
 from urllib.parse import quote, unquote
 
@@ -71,6 +73,7 @@ class Program(msgspec.Struct, frozen=True):
     env: dict[str, str]
     workdir: str
     ram_bytes: int
+    disk_bytes: int = 0  # what it may write; 0: as much as it likes
 
 
 class _WithProgram(msgspec.Struct, frozen=True):
@@ -85,6 +88,13 @@ def name_of(key: str) -> str:
 def key_of(name: str) -> str:
     """Return the attempt whose file name this is."""
     return unquote(name.replace("+", "%2F"))
+
+
+class OverDisk(msgspec.Struct, frozen=True):
+    """Why a run was killed for its disk."""
+
+    run: int
+    reason: str
 
 
 class RunFolder:
@@ -111,7 +121,14 @@ class RunFolder:
         found = self._read("exit.json", EndRecord)
         if found is None or found.run != record.run:
             return None
-        return Exit(found.code, found.signal, found.oom, found.reason, found.at, found.lapsed)
+        over = self._read("over_disk", OverDisk) if found.signal == SIGKILL and not found.reason else None
+        reason = over.reason if over and over.run == record.run else found.reason
+        return Exit(found.code, found.signal, found.oom, reason, found.at, found.lapsed)
+
+    def write_over_disk(self, record: Record, reason: str) -> None:
+        """Write down why a run is about to be killed for its disk."""
+        with contextlib.suppress(OSError):  # then it looks as if somebody else had killed it
+            replace_json(str(self.path / "over_disk"), {"run": record.run, "reason": reason})
 
     def write_end(self, record: Record, reason: str, at: float) -> None:
         """Write down an end that no shim saw, ``at`` that time, in seconds since 1970."""
@@ -159,7 +176,7 @@ class RunFolder:
     def begin_anew(self) -> None:
         """Take back that the attempt was let go: its runs never were, but for the output. Raises OSError."""
         # The mark goes last: killed in between, we begin here again.
-        for name in ("starting.json", "run.json", "exit.json", "forgotten"):
+        for name in ("starting.json", "run.json", "exit.json", "over_disk", "forgotten"):
             (self.path / name).unlink(missing_ok=True)
 
     def _read(self, name: str, kind: type[T]) -> T | None:

@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import os
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -15,6 +16,7 @@ import msgspec
 from borgish.borglet.runtimes import cgroups
 from borgish.borglet.runtimes.base import Input, RunState, StartFailed, Write
 from borgish.borglet.runtimes.commands import run_beside
+from borgish.borglet.runtimes.disk import WATCHED, DiskWatch, Tree
 from borgish.borglet.runtimes.folders import (
     REBOOTED,
     UNKNOWN,
@@ -30,6 +32,7 @@ from borgish.borglet.runtimes.processes import (
     kill_run,
     measure,
     open_process,
+    pids_of,
     program_lives,
     signal_number,
     signal_run,
@@ -44,6 +47,7 @@ from borgish.vocabulary import Runtime
 from borgish.wire.link import AttemptSpec, Usage, main_key, split_attempt_key
 
 LOOK_SECONDS = 1.0
+WRITTEN = ("work", "tmp")  # the folders of a run into which its programs write
 SWEEP_SECONDS_MAX = 0.2  # what is left of a run that lost both program and shim; the loop waits for it
 
 
@@ -54,6 +58,7 @@ class Known(msgspec.Struct):
     record: Record
     state: RunState
     ram_bytes_max: int = 0  # watched here where the kernel does not; 0: not
+    disk_bytes_max: int = 0  # 0: as much as it likes
     watched_fd: int = -1  # of its shim
 
 
@@ -70,6 +75,7 @@ class ProcessRuntime:
         use_cgroups: bool = True,
         path: str = PATH,
         keep: Retention = Retention(),  # noqa: B008 - frozen
+        disk_bytes: int = 0,
     ) -> None:
         self._folder = folder
         self._clock = clock or SystemClock()
@@ -77,12 +83,13 @@ class ProcessRuntime:
         self._kept = KeptFolders(folder, self._clock, keep)
         self._zygote = Zygote(folder / "shim.log")
         self._boot = boot_id()
-        self._starter = Starter(self._zygote, self._boot, path)
+        self._starter = Starter(self._zygote, self._boot, path, disk_bytes)
+        self._disk = DiskWatch(self._clock, self._written, self._end_for_disk)
         self._known: dict[str, Known] = {}
         self._used: dict[str, Used] = {}
         self._locks: dict[str, asyncio.Lock] = {}
         self._changed: Callable[[str], None] = lambda _key: None
-        self._looking: asyncio.Task[None] | None = None
+        self._watching: tuple[asyncio.Task[None], ...] = ()
 
     @property
     def isolation(self) -> str:
@@ -113,15 +120,15 @@ class ProcessRuntime:
             records = [known.record for known in self._known.values()]
             groups = [group for record in records for group, _ in record.within or record.groups]
             self._starter.groups.remove_stale({os.path.basename(group) for group in groups})
-        self._looking = asyncio.create_task(self._look_regularly())
+        self._watching = tuple(map(asyncio.create_task, (self._look_regularly(), self._disk.run())))
         self._kept.begin()
         return [known.state for known in self._known.values()]
 
     async def close(self) -> None:
         """Let go; runs go on."""
-        if self._looking:
-            self._looking.cancel()
-            await asyncio.gather(self._looking, return_exceptions=True)
+        for watching in self._watching:
+            watching.cancel()
+        await asyncio.gather(*self._watching, return_exceptions=True)
         await self._kept.close()
         for known in self._known.values():
             self._unwatch(known)
@@ -134,8 +141,8 @@ class ProcessRuntime:
         return {}
 
     def measures(self) -> dict[str, str]:
-        """Return none: nothing keeps programs in."""
-        return {}
+        """Return what holds programs in."""
+        return {"disk": WATCHED}
 
     def trouble(self) -> str:
         """Return what keeps programs from being started at all."""
@@ -258,8 +265,10 @@ class ProcessRuntime:
 
     def _adopt(self, folder: RunFolder, record: Record) -> Known:
         """Know a run from now on, and hear of its end."""
-        program = None if record.groups else folder.program()
-        known = Known(folder, record, folder.state(record), program.ram_bytes if program else 0)
+        program = folder.program()
+        ram_bytes = program.ram_bytes if program and not record.groups else 0
+        disk_bytes = program.disk_bytes if program else 0
+        known = Known(folder, record, folder.state(record), ram_bytes, disk_bytes)
         before = self._known.get(folder.key)
         if before:
             self._unwatch(before)
@@ -331,6 +340,26 @@ class ProcessRuntime:
             with contextlib.suppress(OSError):
                 (known.folder.path / "over_memory").touch(mode=0o600)
             kill_run(known.record)
+
+    def _written(self) -> list[Tree]:
+        return [
+            Tree(
+                key,
+                known.state.run,
+                known.disk_bytes_max,
+                tuple(str(known.folder.path / name) for name in WRITTEN),
+                partial(pids_of, known.record),
+            )
+            for key, known in self._known.items()
+            if known.state.exit is None
+        ]
+
+    async def _end_for_disk(self, tree: Tree, why: str) -> None:
+        """End all programs of the task: whoever wrote it, it is in the folder of the main one."""
+        for key, known in self._known.items():
+            if main_key(key) == main_key(tree.key) and known.state.exit is None:
+                known.folder.write_over_disk(known.record, why)
+                kill_run(known.record)
 
     # Folders
 

@@ -130,6 +130,11 @@ def members(record: Record, processes: dict[int, Process]) -> dict[int, Process]
     return family(processes, roots, record.pid if record.pid in roots else 0)
 
 
+def pids_of(record: Record) -> list[int]:
+    """Return the processes of a run. Reads files."""
+    return group_pids(record.groups) if record.groups else list(members(record, snapshot()))
+
+
 def signal_run(record: Record, number: int) -> None:
     """Send a signal to every process of a run."""
     if record.groups:

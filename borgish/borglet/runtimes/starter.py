@@ -33,14 +33,16 @@ PASSING = {errno.EAGAIN, errno.ENOMEM, errno.ETXTBSY, errno.EMFILE, errno.ENFILE
 
 class Starter:
     """Starts programs through a zygote. ``groups`` is where runs have their control groups, None for nowhere;
-    ``trouble`` is why none can be started, "" when they can."""
+    ``trouble`` is why none can be started, "" when they can. ``disk_bytes`` is what a program may write whose
+    job does not say; 0: as much as it likes."""
 
-    def __init__(self, zygote: Zygote, boot: str, path: str = PATH) -> None:
+    def __init__(self, zygote: Zygote, boot: str, path: str = PATH, disk_bytes: int = 0) -> None:
         self.zygote = zygote
         self.groups: cgroups.Groups | None = None
         self.trouble = ""
         self._boot = boot
         self._path = path
+        self._disk_bytes = disk_bytes
         self._room = asyncio.Semaphore(STARTS_AT_ONCE)
 
     async def launch(
@@ -99,6 +101,7 @@ class Starter:
         return command | {
             "role": "start",
             "ram_bytes": spec.resources.ram_bytes,
+            "disk_bytes": spec.resources.disk_bytes or self._disk_bytes,
             "folder": str(folder.path),
             "run": run,
             "boot": self._boot,

@@ -8,6 +8,7 @@ from borgish.borglet.runtimes.docker import DockerRuntime
 from borgish.vocabulary import Runtime
 from borgish.wire.link import AttemptSpec
 from tests.contract.runtime.commands import CommandContract
+from tests.contract.runtime.floods import DiskContract
 from tests.contract.runtime.sidecars import SidecarContract
 from tests.contract.runtime.suite import (
     DEADLINE_SECONDS,
@@ -51,5 +52,5 @@ def _looked_at_until_it_is_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(docker_start, "EARLY_END_SECONDS_MAX", DEADLINE_SECONDS)
 
 
-class TestDocker(RunContract, LogContract, ProgramContract, CommandContract, SidecarContract):
+class TestDocker(RunContract, LogContract, ProgramContract, CommandContract, SidecarContract, DiskContract):
     """Everything that is asked of a runtime is asked of this one."""

@@ -15,6 +15,7 @@ from borgish.borglet.runtimes.shim.lease import FILE, write_lease
 from borgish.vocabulary import Runtime
 from borgish.wire.link import AttemptSpec
 from tests.contract.runtime.commands import CommandContract
+from tests.contract.runtime.floods import DiskContract
 from tests.contract.runtime.leases import LONG, LeaseContract, in_seconds
 from tests.contract.runtime.sidecars import SidecarContract
 from tests.contract.runtime.suite import (
@@ -49,7 +50,9 @@ def runtime_case(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Pro
     end_all(tmp_path / "m1")
 
 
-class TestProcess(RunContract, LogContract, ProgramContract, CommandContract, SidecarContract, LeaseContract):
+class TestProcess(
+    RunContract, LogContract, ProgramContract, CommandContract, SidecarContract, LeaseContract, DiskContract
+):
     """All of it."""
 
 

@@ -313,7 +313,6 @@ CORE = "the borglet's core or shell uses it, in the same way for each runtime"
 REFUSED = "a job that has it is refused for this runtime"
 IN_ENV = "programs are told by their environment, which is complete"
 COUNTED = "the scheduler counts it; there is nothing on a machine that could hold it"
-UNHELD = "the runtime does not hold the disk of a run to a limit"
 UNLEASED = "containers have no leases: only what their machine says of their end counts"
 UNREAD = "nothing on a machine reads it"
 ORDERED = "the order to stop says it, as the job has it then: its clients are those of that moment"
@@ -328,7 +327,7 @@ ATTRIBUTES = {
     "runtime": (CORE, CORE),
     "resources.cpu_millis": (USED, USED),
     "resources.ram_bytes": (USED, USED),
-    "resources.disk_bytes": (UNHELD, USED),
+    "resources.disk_bytes": (USED, USED),
     "resources.named": (COUNTED, COUNTED),
     "resources.devices": (IN_ENV, IN_ENV),
     "restart.policy": (CORE, CORE),

@@ -102,7 +102,7 @@ def launch_recorded(request: Request) -> tuple[Request, int]:
         output = os.open("output", os.O_RDWR | os.O_NONBLOCK)
         theirs = os.open("output", os.O_RDWR)
     me = os.getpid()
-    program = {name: request[name] for name in ("env", "workdir", "ram_bytes")}
+    program = {name: request[name] for name in ("env", "workdir", "ram_bytes", "disk_bytes")}
     record = {name: request[name] for name in ("run", "boot", "groups", "oom", "within", "lease")}
     record.update(shim=me, shim_ticks=start_ticks(me), at=wall_seconds())
 
