@@ -2,7 +2,8 @@
 
 Where no file system holds a task to its disk, somebody has to look. Looking costs as much as there are files,
 so it is done a slice at a time, from a thread, and in all for ``BUSY_SHARE_MAX`` of a core at most: what has
-many files is counted more seldom. A flood shows before its folder is counted to the end.
+many files is counted more seldom, and what has not run since is not counted again. A flood shows before its
+folder is counted to the end.
 
 Each entry of a folder counts as a block at least, since a file system runs out of entries, too; what was
 deleted and is still open, or mapped into memory, counts as well. A folder that cannot be counted counts as
@@ -36,7 +37,10 @@ _OF_MEMORY = ("/memfd:", "/dev/shm/", "/dev/zero", "/SYSV")  # noqa: S108 - name
 
 class Tree(msgspec.Struct, frozen=True):
     """What one run may write, where it does, and the processes that may hold open what is in no folder.
-    ``rest`` tells the bytes of what cannot be looked at here."""
+
+    ``rest`` tells the bytes of what cannot be looked at here, ``cpu_seconds`` what its processes have used so
+    far, None when that is not known: whoever used nothing since the last count has written nothing.
+    """
 
     key: str
     run: int
@@ -44,13 +48,15 @@ class Tree(msgspec.Struct, frozen=True):
     folders: tuple[str, ...]
     pids: Callable[[], Iterable[int]] = tuple
     rest: Callable[[], int] = int
+    cpu_seconds: Callable[[], float | None] = lambda: None
 
 
 class Count:
     """One count of a tree, from its first folder to its last, a slice at a time."""
 
-    def __init__(self, tree: Tree, clock: Clock) -> None:
-        self._clock = clock
+    def __init__(self, tree: Tree, clock: Clock, cpu_seconds: float | None = None) -> None:
+        """``cpu_seconds``: what its processes had used when it began."""
+        self._clock, self.cpu_seconds = clock, cpu_seconds
         self.written_bytes = 0
         self.uncounted = ""  # why it cannot be counted
         self.done = False
@@ -157,6 +163,16 @@ def _mapped(pid: int) -> Iterator[str]:
                 yield f"/proc/{pid}/map_files/{line.partition(' ')[0]}"
 
 
+_Mine = tuple[str, int]  # the key and the run
+
+
+class _Last(msgspec.Struct, frozen=True):
+    """The last count of a run: when (monotonic) the next is due, and what was used when it began."""
+
+    due: float
+    cpu_seconds: float | None
+
+
 class DiskWatch:
     """Counts again and again what the runs of a runtime have written.
 
@@ -170,9 +186,9 @@ class DiskWatch:
         end: Callable[[Tree, str], Awaitable[None]],
     ) -> None:
         self._clock, self._trees, self._end = clock, trees, end
-        self._turns: deque[tuple[str, int]] = deque()  # whose turn it is, then who is next
-        self._counts: dict[tuple[str, int], Count] = {}  # under way
-        self._due: dict[tuple[str, int], float] = {}  # when (monotonic) to begin the next
+        self._turns: deque[_Mine] = deque()  # whose turn it is, then who is next
+        self._counts: dict[_Mine, Count] = {}  # under way
+        self._last: dict[_Mine, _Last] = {}
 
     async def run(self) -> None:
         """Watch until cancelled."""
@@ -186,25 +202,41 @@ class DiskWatch:
     async def look(self) -> None:
         """Give each tree that is due its slice, as far as there is time for in one look."""
         trees = {(tree.key, tree.run): tree for tree in self._trees() if tree.limit_bytes}
+        for tree, why in await asyncio.to_thread(self._count_some, trees):
+            await self._end(tree, why)
+
+    def _count_some(self, trees: dict[_Mine, Tree]) -> list[tuple[Tree, str]]:
+        """Return those that wrote too much, and why."""
         self._turns = deque(mine for mine in self._turns if mine in trees)
         self._turns.extend(trees.keys() - set(self._turns))
         self._counts = {mine: count for mine, count in self._counts.items() if mine in trees}
-        self._due = {mine: due for mine, due in self._due.items() if mine in trees}
+        self._last = {mine: last for mine, last in self._last.items() if mine in trees}
         until = self._clock.now().mono + LOOK_SECONDS * BUSY_SHARE_MAX
+        found = []
         for _ in range(len(self._turns)):
             if self._clock.now().mono >= until:
-                return
+                break
             mine = self._turns.popleft()
             self._turns.append(mine)
-            if self._due.get(mine, 0.0) <= self._clock.now().mono:
-                await self._count(mine, trees[mine])
+            if why := self._count(mine, trees[mine]):
+                found.append((trees[mine], why))
+        return found
 
-    async def _count(self, mine: tuple[str, int], tree: Tree) -> None:
-        count = self._counts.pop(mine, None) or Count(tree, self._clock)
-        await asyncio.to_thread(count.go_on, SLICE_SECONDS)
+    def _count(self, mine: _Mine, tree: Tree) -> str:
+        """Go on with a count, or begin one that is due; return why it is too much, "" when it is not."""
+        count, last = self._counts.pop(mine, None), self._last.get(mine)
+        if count is None:
+            cpu_seconds = tree.cpu_seconds()
+            is_idle = last is not None and cpu_seconds is not None and cpu_seconds == last.cpu_seconds
+            if is_idle or (last and last.due > self._clock.now().mono):
+                return ""
+            count = Count(tree, self._clock, cpu_seconds)
+        count.go_on(SLICE_SECONDS)
         if count.is_too_much:
-            await self._end(tree, count.why())
-        elif count.done:
-            self._due[mine] = self._clock.now().mono + count.seconds / BUSY_SHARE_MAX
+            return count.why()
+        if count.done:
+            due = self._clock.now().mono + count.seconds / BUSY_SHARE_MAX
+            self._last[mine] = _Last(due, count.cpu_seconds)
         else:
             self._counts[mine] = count
+        return ""

@@ -252,6 +252,7 @@ class DockerRuntime:
                 tuple(folder for folder in c.folders if _is_open(folder)),
                 partial(self._meter.pids, c),
                 partial(self._told_of, c),
+                partial(self._meter.cpu_seconds, c),
             )
             for c in self._inventory.latest.values()
             if c.alive and c.state is not None
@@ -377,6 +378,11 @@ class Meter:
         """Return the processes of a container. Reads files."""
         folders = self._folders.get(container.id) or _folders(container)
         return next((pids for folder in folders if (pids := _pids_in(folder))), [])
+
+    def cpu_seconds(self, container: Container) -> float | None:
+        """Return what a container has used so far; None when it is not known. Reads files."""
+        used = cgroups.used(self._folders.get(container.id) or _folders(container))
+        return used[0] if used else None
 
     def _used(self, container: Container, mono: float) -> Used | None:
         if not self._folders.get(container.id):

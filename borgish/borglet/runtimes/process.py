@@ -29,6 +29,7 @@ from borgish.borglet.runtimes.leftovers import KeptFolders, Retention
 from borgish.borglet.runtimes.processes import (
     Used,
     boot_id,
+    cpu_seconds_of,
     kill_run,
     measure,
     open_process,
@@ -349,6 +350,7 @@ class ProcessRuntime:
                 known.disk_bytes_max,
                 tuple(str(known.folder.path / name) for name in WRITTEN),
                 partial(pids_of, known.record),
+                cpu_seconds=partial(cpu_seconds_of, known.record),
             )
             for key, known in self._known.items()
             if known.state.exit is None

@@ -135,6 +135,12 @@ def pids_of(record: Record) -> list[int]:
     return group_pids(record.groups) if record.groups else list(members(record, snapshot()))
 
 
+def cpu_seconds_of(record: Record) -> float | None:
+    """Return what the groups of a run have used so far; None where it has none. Reads files."""
+    used = cgroups.used(folder for folder, _ in record.within or record.groups)
+    return used[0] if used else None
+
+
 def signal_run(record: Record, number: int) -> None:
     """Send a signal to every process of a run."""
     if record.groups:

@@ -157,6 +157,21 @@ async def test_who_writes_too_much_is_ended_and_nobody_else(tmp_path: Path) -> N
     assert await watched.look() == []
 
 
+async def test_what_has_not_run_since_is_not_counted_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used = [1.0]
+    (tmp_path / "data").write_bytes(b"x" * MIB)
+    monkeypatch.setattr(disk, "BUSY_SHARE_MAX", float("inf"))  # all is due at once
+    idle = Tree("one", 1, 2 * MIB, (str(tmp_path),), cpu_seconds=lambda: used[0])
+    watched = Watched(idle)
+    assert await watched.look() == []
+    (tmp_path / "more").write_bytes(b"x" * 2 * MIB)  # by somebody else
+    assert await watched.look() == []
+    used[0] = 2.0
+    assert [key for key, _ in await watched.look()] == ["one"]
+
+
 async def test_what_takes_long_to_count_keeps_nobody_waiting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
