@@ -19,6 +19,7 @@ from borgish.borglet.runtimes.leftovers import DISK_RESERVE_BYTES
 from borgish.borglet.settings import Settings
 from borgish.resources import Resources, show_bytes
 from borgish.vocabulary import LEASES_ATTRIBUTE, Runtime
+from borgish.wire.bounds import VALUE_CHARACTERS_MAX
 from borgish.wire.link import Condition, ConditionKind, Facts, Usage
 
 ARCH_NAMES = {
@@ -51,9 +52,19 @@ def measure(settings: Settings) -> Facts:
 
 
 def with_runtimes(facts: Facts, runtimes: Mapping[Runtime, TaskRuntime]) -> Facts:
-    """Return the facts with the runtimes that work, and the images they have."""
+    """Return the facts with the runtimes that work, the images they have, and what keeps their runs in."""
     images = {name: arch for kind in sorted(runtimes) for name, arch in runtimes[kind].images().items()}
-    return msgspec.structs.replace(facts, runtimes=tuple(sorted(runtimes)), images=images)
+    confinement = {
+        name: _one_line(text) for kind in sorted(runtimes) for name, text in runtimes[kind].measures().items()
+    }
+    return msgspec.structs.replace(
+        facts, runtimes=tuple(sorted(runtimes)), images=images, confinement=confinement
+    )
+
+
+def _one_line(text: str) -> str:
+    """Return a text as a fact may be: what an engine says of its troubles may be anything."""
+    return "".join(c if c.isprintable() else " " for c in text)[:VALUE_CHARACTERS_MAX]
 
 
 def task_disk_bytes(settings: Settings) -> int:

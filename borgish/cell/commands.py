@@ -641,6 +641,7 @@ class Observe(Command, frozen=True, tag=True):
     runtimes: tuple[Runtime, ...] | None = None
     generation: int = 0  # of the assignment it works on
     images: dict[str, str] | None = None  # where they differ from its last report
+    confinement: dict[str, str] | None = None  # likewise
 
 
 class Decision(msgspec.Struct, frozen=True):

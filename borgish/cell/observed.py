@@ -55,6 +55,7 @@ class SeenMachine(msgspec.Struct):
     unhealthy_runtimes: tuple[Runtime, ...] = ()
     usage: dict[tuple[str, int], tuple[int, int]] = {}  # (cpu_millis, ram_bytes)
     images: dict[str, str] = {}  # container images that are there: by name:tag the architecture
+    confinement: dict[str, str] = {}  # by measure that keeps tasks in: held, or how it is, or why it is not
     has_unkillable: bool = False  # among the attempts; a machine with one takes nothing new
     ports_blocked: dict[int, float] = {}  # a port that a foreign program holds, until when
 
@@ -246,6 +247,8 @@ def record_report(cell: Cell, observed: Observed, report: Observe, now: Now) -> 
         seen.attempts = {}
     if report.images is not None:
         seen.images = report.images
+    if report.confinement is not None:
+        seen.confinement = report.confinement
     seen.ports_blocked = {port: until for port, until in seen.ports_blocked.items() if until > now.mono}
     for attempt in report.changed:
         key = attempt.task, attempt.attempt

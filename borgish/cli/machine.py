@@ -189,6 +189,7 @@ def machine_in_full(machine: MachineView) -> str:
             ("used", used if machine.usage else ""),
             ("tasks", f"{machine.tasks}{f', and {machine.incoming} to take over' * bool(machine.incoming)}"),
             ("runtimes", ", ".join(machine.runtimes)),
+            *(("confined", f"{name}: {text}") for name, text in sorted(machine.confinement.items())),
             ("taints", ", ".join(map(_taint, machine.taints))),
             ("attributes", ", ".join(f"{key}={value}" for key, value in sorted(machine.attributes.items()))),
             ("heard", f"{span(heard)} ago" if heard is not None else never),

@@ -258,10 +258,11 @@ class Incoming:
         self._machine = machine
         self._before: dict[SeenKey, AttemptReport] | None = None
         self._images: dict[str, str] | None = None
+        self._confinement: dict[str, str] | None = None
 
     def forget(self) -> None:
         """Take the next report as a whole: nothing is known of what came before it."""
-        self._before = self._images = None
+        self._before = self._images = self._confinement = None
 
     def observe(self, reply: PollReply, report: Report, record: Machine) -> Observe:
         """Return what the master should know of this report; the machine's record tells known facts.
@@ -279,6 +280,10 @@ class Incoming:
         images = None
         if facts.images != self._images:
             images = self._images = {intern(name): intern(arch) for name, arch in facts.images.items()}
+        confinement = None
+        if facts.confinement != self._confinement:
+            found = facts.confinement.items()
+            confinement = self._confinement = {intern(name): intern(text) for name, text in found}
         return Observe(
             machine=self._machine,
             boot_id=reply.boot_id,
@@ -298,6 +303,7 @@ class Incoming:
             runtimes=facts.runtimes if facts.runtimes != record.runtimes else None,
             generation=reply.generation,
             images=images,
+            confinement=confinement,
         )
 
 

@@ -309,6 +309,7 @@ class MachineView(msgspec.Struct, frozen=True, omit_defaults=True):
     staying: tuple[str, ...] = ()  # of one that is drained: what does not leave yet, and why
     ending: int = 0  # of one that is drained: programs that were told to end, and have not
     incoming: int = 0  # attempts that are to take over from tasks; they are committed, and no tasks yet
+    confinement: dict[str, str] = {}  # by measure that keeps tasks in: held, or how it is, or why it is not
 
 
 class EventView(msgspec.Struct, frozen=True, omit_defaults=True):

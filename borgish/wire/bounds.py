@@ -79,6 +79,7 @@ def _in_facts(facts: Facts, at: str) -> Iterator[Mistake]:
         low, high = _digits(facts.ports_low), _digits(facts.ports_high)
         yield Mistake(f"{low}-{high} is not a range within 1-65535", path=f"{at}ports_low")
     yield from _in_images(facts.images, f"{at}images")
+    yield from _in_attributes(facts.confinement, f"{at}confinement")
     if len(set(facts.runtimes)) != len(facts.runtimes):
         yield Mistake("lists a runtime twice", path=f"{at}runtimes")
 

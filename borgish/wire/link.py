@@ -263,6 +263,7 @@ class Facts(msgspec.Struct, frozen=True):
     ports_low: int
     ports_high: int  # inclusive
     images: dict[str, str] = {}  # container images that are there: by name:tag the architecture
+    confinement: dict[str, str] = {}  # by measure that keeps tasks in: held, or how it is, or why it is not
 
 
 class Report(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -45,6 +45,7 @@ def machine_view(
         staying=tuple(_staying(cell, observed, machine, drains or Drains(cell, observed, now))),
         ending=ending(cell, observed, machine) if machine.is_draining else 0,
         incoming=len(cell.arriving.get(machine.name, ())),
+        confinement=seen.confinement,
     )
 
 

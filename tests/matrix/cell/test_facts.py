@@ -40,6 +40,7 @@ from tests.unit.cell.test_decide import GIB, NOW, Desk
 USED = "it has it"
 OBSERVED = "it is observed, and a new leader is told it anew"
 AT_JOIN = "it is of the borglet's file, and a borglet that starts joins"
+PEOPLE = "people decide by it, and the scheduler does not"
 UNSHOWN = "whoever asks has the borglet's file, or the engine"
 
 
@@ -66,6 +67,9 @@ FACTS = {
     "ports_low": Fact("record.ports_low", report=AT_JOIN, view=UNSHOWN),
     "ports_high": Fact("record.ports_high", report=AT_JOIN, view=UNSHOWN),
     "images": Fact("seen.images", join=OBSERVED, row=OBSERVED, diff=OBSERVED, view=UNSHOWN, copy=OBSERVED),
+    "confinement": Fact(
+        *("seen.confinement", OBSERVED, USED, OBSERVED, OBSERVED), fleet=PEOPLE, copy=OBSERVED
+    ),
 }
 
 BEFORE = Facts(
@@ -75,6 +79,7 @@ BEFORE = Facts(
     20000,
     20009,
     {"busybox:1": "amd64"},
+    {"disk": "held"},
 )
 
 

@@ -1,5 +1,6 @@
 """borglet.toml: the example works, and every mistake names the file and the key."""
 
+import shutil
 import socket
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from borgish.borglet.state_folder import FolderLock, membership_in
 from borgish.errors import UnsafeConfiguration
 from borgish.resources import Resources
 from borgish.vocabulary import Runtime
+from borgish.wire.bounds import mistakes_in_facts
+from tests.unit.borglet.test_borglet_agent import MadeUp
 
 EXAMPLE = Path(__file__).parents[3] / "configs" / "borglet.toml"
 MINIMAL = 'machine = "m1"\nmaster = "http://127.0.0.1:7400"\njoin_token_file = "t"\nstate = "s"\n'
@@ -140,6 +143,26 @@ def test_facts_are_measured_and_overridden(tmp_path: Path) -> None:
     assert (found.attributes["rack"], found.attributes["os"]) == ("r1", "mine")
     assert found.attributes["arch"]
     assert facts.boot_id()
+
+
+def test_a_task_that_asks_for_no_disk_gets_a_share_of_it(tmp_path: Path) -> None:
+    (tmp_path / "s").mkdir()
+    total = shutil.disk_usage(tmp_path).total
+    assert facts.task_disk_bytes(load(write(tmp_path, MINIMAL))) == pytest.approx(total / 10)
+    assert facts.task_disk_bytes(load(write(tmp_path, MINIMAL + 'task_disk = "2GiB"'))) == 2 * 2**30
+
+
+def test_what_an_engine_says_is_told_as_one_line(tmp_path: Path) -> None:
+    class Runtimes(MadeUp):
+        def measures(self) -> dict[str, str]:
+            return {"docker network": "no\nbridge" + "!" * 1000, "disk": "held"}
+
+    (tmp_path / "s").mkdir()
+    measured = facts.measure(load(write(tmp_path, MINIMAL)))
+    found = facts.with_runtimes(measured, {Runtime.DOCKER: Runtimes()})
+    assert found.confinement["disk"] == "held"
+    assert found.confinement["docker network"].startswith("no bridge!!")
+    assert mistakes_in_facts(found) == ()
 
 
 def test_membership_is_kept_and_admits_only_its_token(tmp_path: Path) -> None:
