@@ -25,7 +25,7 @@ from docker.errors import APIError, NotFound
 
 from borgish.borglet.runtimes import cgroups
 from borgish.borglet.runtimes.base import HELD, Input, RunState, StartFailed, Write
-from borgish.borglet.runtimes.disk import WATCHED, DiskWatch, Tree
+from borgish.borglet.runtimes.disk import DiskWatch, Tree
 from borgish.borglet.runtimes.docker_container import Container, Owner
 from borgish.borglet.runtimes.docker_engine import Client, Engine, News, run_beside
 from borgish.borglet.runtimes.docker_host import Host, Rules, look_at_host, remove_network
@@ -239,8 +239,7 @@ class DockerRuntime:
     # What they write
 
     def measures(self) -> dict[str, str]:
-        disk = "held by project quotas" if self._host.place.limits_disk else WATCHED
-        return {**self._host.confinement, "docker disk": disk}
+        return self._host.confinement
 
     def _written(self) -> list[Tree]:
         """Return what to watch, also where the engine bounds the layers: volumes it does not."""

@@ -20,6 +20,7 @@ import msgspec
 from docker.errors import APIError, NotFound
 
 from borgish.borglet.runtimes.base import HELD
+from borgish.borglet.runtimes.disk import WATCHED
 from borgish.borglet.runtimes.docker_container import LABEL_CELL, OPEN_FILES_MAX, Place
 from borgish.borglet.runtimes.docker_engine import Client, socket_path
 from borgish.borglet.runtimes.mounts import MountRules
@@ -73,6 +74,7 @@ def look_at_host(client: Client, cell: str, rules: Rules) -> Host:
         "neighbours": fault or _neighbours(bridge),
         "metadata address": fault or _close_link_local(bridge),
         "limits": _limits(info),
+        "disk": _disk(info, Path("/proc/self/mountinfo").read_text()),
     }
     faults = {SECCOMP: seccomp, NETWORK: confinement[NETWORK]}
     lacking = [text for word, text in faults.items() if text != HELD and word not in rules.without]
@@ -232,6 +234,16 @@ def _firewall(*arguments: str) -> tuple[int, str]:
         return 1, f"iptables does not run: {error}"
     lines = done.stderr.strip().splitlines() if done.returncode else [done.stdout]
     return done.returncode, lines[0] if len(lines) == 1 else " ".join(lines[:2])
+
+
+def _disk(info: dict[str, Any], mountinfo: str) -> str:
+    """Return how containers are held to their disk. Layers that cannot be looked at are counted by the
+    engine, in bytes and not in files."""
+    if limits_disk(info, mountinfo):
+        return "held by project quotas"
+    layers = Path(info.get("DockerRootDir", "")) / str(info.get("Driver"))
+    is_seen = info.get("Driver") == "overlay2" and os.access(layers, os.R_OK | os.X_OK)
+    return WATCHED if is_seen else f"{WATCHED}, in bytes as the engine counts them"
 
 
 def _open_files_max() -> int:

@@ -53,6 +53,8 @@ class DiskContract:
     async def test_who_floods_the_disk_is_ended_and_its_neighbour_is_left_alone(
         self, runtime_case: RuntimeCase, opened: Watched, flood: str
     ) -> None:
+        if flood in ("files", "folders") and "as the engine counts" in str(opened.runtime.measures()):
+            pytest.skip("this engine's layers cannot be looked at, and it counts bytes alone")
         victim = runtime_case.spec(Program(), task="ann/victim/0", resources=LIMIT)
         spec = runtime_case.spec(Program(), run=shell(FLOODS[flood]), resources=LIMIT)
         await opened.runtime.start(victim, 1)

@@ -45,7 +45,7 @@ class Machine:
     """One machine's containers, and the runtimes that look at them."""
 
     def __init__(self, mark: str, image: str, engine: docker.DockerClient, rules: Rules = ANY_ENGINE) -> None:
-        self.rules = rules
+        self.rules, self.cell = rules, "integration"
         self.mark, self.image, self.engine = mark, image, engine
         self._open: list[DockerRuntime] = []
 
@@ -53,7 +53,7 @@ class Machine:
         self, look_seconds: float = 60.0, *, clock: Clock | None = None, keep: Retention | None = None
     ) -> DockerRuntime:
         runtime = DockerRuntime(
-            "integration",
+            self.cell,
             "m1",
             mark=self.mark,
             rules=self.rules,

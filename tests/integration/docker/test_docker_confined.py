@@ -166,7 +166,9 @@ async def test_a_network_that_somebody_removed_is_made_again(machine: Machine) -
     await until(lambda: bool(machine.engine.networks.list(names=["borgish-removed"])))
     assert (await runtime.start(own.spec(*SLEEP), 1)).exit is None
     await runtime.kill(own.spec().key)
+    await runtime.forget(own.spec().key)
     await runtime.close()
+    machine.engine.networks.get("borgish-removed").remove()
 
 
 @pytest.mark.parametrize("host", ["tcp://127.0.0.1:2375", "ssh://root@m2", "npipe:////./pipe/docker"])

@@ -8,6 +8,7 @@ from docker.errors import APIError
 
 from borgish.borglet.runtimes import docker_host
 from borgish.borglet.runtimes.base import HELD
+from borgish.borglet.runtimes.disk import WATCHED
 from borgish.borglet.runtimes.docker_host import Host, Rules, limits_disk, look_at_host
 from borgish.errors import Unreachable
 
@@ -73,6 +74,7 @@ def test_where_all_is_as_it_should_be_all_is_held(firewall: list[tuple[str, ...]
     found = looked(engine)
     neighbours = found.confinement.pop("docker neighbours")  # the kernel has its say, too
     assert neighbours == HELD or "br_netfilter" in neighbours
+    assert found.confinement.pop("docker disk").startswith(WATCHED)
     assert set(found.confinement.values()) == {HELD}
     assert (found.lacks, found.place.network, engine.made) == ("", "borgish-c", 1)
     assert (
