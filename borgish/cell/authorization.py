@@ -7,7 +7,7 @@ or shrinks is allowed to whoever owns it: it was admitted once.
 
 from collections.abc import Iterable, Iterator
 
-from borgish.cell.access import GRANTABLE_BANDS, Access, Principal, Role, bands_of
+from borgish.cell.access import GRANTABLE_BANDS, Access, Principal, Role, bands_of, grants_of
 from borgish.cell.commands import (
     ApplyApp,
     Command,
@@ -26,6 +26,7 @@ from borgish.errors import Forbidden
 from borgish.spec.app import Document
 from borgish.spec.cron import CronSpec
 from borgish.spec.job import JobSpec
+from borgish.spec.privileges import privileges_of
 from borgish.vocabulary import Band
 
 
@@ -38,7 +39,8 @@ def authorize(cell: Cell, command: Command, asker: Principal) -> None:
 
 
 def authorize_spec(cell: Cell, spec: JobSpec, asker: Principal) -> None:
-    """Raise Forbidden unless the asker may have a job: its owner, and its band."""
+    """Raise Forbidden unless the asker may have a job: its owner, its band, and what it asks for beyond the
+    defaults."""
     if asker.role != Role.ADMIN and not asker.owns(spec.user):
         raise Forbidden(
             f"{asker.name} may not act on the jobs of {spec.user}", not_owner_hint(cell.access, spec.user)
@@ -46,6 +48,13 @@ def authorize_spec(cell: Cell, spec: JobSpec, asker: Principal) -> None:
     band = cell.rules.bands.of(spec.priority)
     if band not in bands_of(cell.access, asker, spec.user):
         raise _beyond_bands(asker, band)
+    if asker.role != Role.ADMIN:
+        granted = grants_of(cell.access, asker, spec.user)
+        if missing := [each for each in privileges_of(spec) if each not in granted]:
+            raise Forbidden(
+                f"{spec.key} asks for {' and '.join(missing)}, which {asker.name} was not granted",
+                f"leave it out, or ask an admin for `borgctl user grant {asker.name} {' '.join(missing)}`",
+            )
 
 
 def not_owner_hint(access: Access, owner: str) -> str:

@@ -48,6 +48,7 @@ from borgish.cell.decide import decide
 from borgish.cell.model import Cell, Snapshot
 from borgish.errors import Conflict, Forbidden, Invalid, NotFound
 from borgish.spec.app import AppSpec, Document
+from borgish.spec.job import Container, Mount
 from borgish.vocabulary import Band, State
 from tests.unit.cell.crons import cron
 from tests.unit.cell.test_decide import NOW, Desk, machine, spec
@@ -256,6 +257,19 @@ def test_a_token_for_some_bands_is_for_no_others(desk: Desk) -> None:
         assert bands_of(desk.cell.access, asker, "ann") == {Band.FREE}
         assert not may(desk, SubmitJob(spec(priority=BATCH)), asker)
         assert may(desk, SubmitJob(spec(priority=0)), asker)
+
+
+def test_what_a_job_asks_for_beyond_the_defaults_is_granted_by_name(desk: Desk) -> None:
+    container = Container(capabilities=("NET_ADMIN",), mounts=(Mount("/srv/data", "/data", write=True),))
+    command = SubmitJob(spec(container=container))
+    ann, root = Principal("ann", Role.USER), Principal("root", Role.ADMIN)
+    with pytest.raises(Forbidden, match="capability:NET_ADMIN and mount-write:/srv/data") as caught:
+        authorize(desk.cell, command, ann)
+    granted = caught.value.hint.partition("user grant ann ")[2].rstrip("`").split()
+    assert may(desk, command, root)
+    desk.do(ChangeGrants("ann", tuple(granted)))
+    assert may(desk, command, ann)
+    assert not may(desk, SubmitJob(spec(container=Container(user="0"))), ann)
 
 
 def test_every_way_to_start_what_is_not_hers_or_too_high_is_closed(desk: Desk) -> None:
