@@ -130,9 +130,14 @@ def make(folder: Path, machines: int) -> list[str]:
     for name in added:
         _make_machine(folder, name, max(machines, len(old)))
     for name in machine_names(folder):
-        if not (folder / "machines" / name / "state" / MEMBERSHIP_NAME).exists():
+        if not has_joined(folder, name):
             invite(folder, name)
     return added
+
+
+def has_joined(folder: Path, name: str) -> bool:
+    """Return whether a machine has joined and knows of it."""
+    return (folder / "machines" / name / "state" / MEMBERSHIP_NAME).exists()
 
 
 def invite(folder: Path, name: str) -> None:

@@ -65,8 +65,8 @@ def bring_up(folder: Path, machines: int | None) -> int:
     every = [local_cell.master_of(folder), *local_cell.borglets_of(folder)]
     ran = {daemon.name: pid for daemon in every if (pid := daemons.running_pid(daemon))}
     for daemon in every[1:]:
-        if daemon.name not in ran:
-            local_cell.invite(folder, daemon.name)  # it may have been removed from the cell
+        if daemon.name not in ran and local_cell.has_joined(folder, daemon.name):
+            local_cell.invite(folder, daemon.name)  # it may have been removed from the cell since
     if "borgmaster" in ran:
         os.kill(ran["borgmaster"], signal.SIGHUP)  # it lets in the machines that are added
     started = {daemon: daemons.start(daemon) for daemon in every if daemon.name not in ran}
