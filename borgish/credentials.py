@@ -56,7 +56,7 @@ def read_credentials(folder: Path) -> Credentials:
             f"{folder} has no secret, and another borgmaster leads the cell",
             "Copy secret from the state folder of a borgmaster of this cell",
         )
-    return _usable(folder, _private(folder / "secret"))
+    return _usable(folder, read_private(folder / "secret"))
 
 
 def make_credentials(folder: Path) -> Credentials:
@@ -115,7 +115,7 @@ def write_client_file(folder: Path, url: str, ca: str = "", masters: Sequence[st
     client = {"url": url, "token_file": "tokens/admin.token", "ca": ca, "masters": list(masters)}
     path, text = folder / "client.json", json.dumps(client, indent=2) + "\n"
     try:
-        _drop_drafts(path)
+        drop_drafts(path)
         if not path.exists() or path.read_bytes() != text.encode():
             write_private(path, text)
     except OSError as error:
@@ -147,20 +147,22 @@ def _usable(folder: Path, secret: str) -> Credentials:
 
 
 def _made(path: Path, make: Callable[[], str]) -> str:
-    _drop_drafts(path)
+    drop_drafts(path)
     if not path.exists():
         write_private(path, make() + "\n")
-    return _private(path)
+    return read_private(path)
 
 
-def _private(path: Path) -> str:
+def read_private(path: Path) -> str:
+    """Return what is in a file that only we can read. Raises UnsafeConfiguration where others can."""
     if path.stat().st_mode & 0o077:
         raise UnsafeConfiguration(f"{path} can be read by others", f"run `chmod 600 {path}`")
     return path.read_text().strip()
 
 
-def _drop_drafts(path: Path) -> None:
-    """Remove what is left of a write that a death cut off; whoever starts here is alone."""
+def drop_drafts(path: Path) -> None:
+    """Remove what is left of writes that a death cut off: of a file, and of those whose names begin with its
+    name and a dot. Whoever starts here is alone."""
     for draft in path.parent.glob(f".{path.name}.*"):
         draft.unlink(missing_ok=True)
 

@@ -1,0 +1,89 @@
+"""How connections of a cell are made and judged: TLS 1.3 only, by the cell's own authority only.
+
+Each of these trusts the authorities in one file, and nobody else: none of the system. Names are compared by
+OpenSSL itself. Nothing is resumed: a certificate is judged at each connection.
+"""
+
+import ssl
+
+from borgish.errors import UnsafeConfiguration
+from borgish.tls.names import cell_of, master_name
+
+
+def master_listener(certificate: str, authority: str) -> ssl.SSLContext:
+    """Return how a master is called: people come with tokens, machines with certificates. The first file has
+    its certificate and key. Raises UnsafeConfiguration."""
+    return _listener(certificate, authority, ssl.CERT_OPTIONAL)
+
+
+def borglet_listener(certificate: str, authority: str) -> ssl.SSLContext:
+    """Return how a borglet is called: by who has a certificate of the cell, of whom it admits the master.
+    Raises UnsafeConfiguration."""
+    return _listener(certificate, authority, ssl.CERT_REQUIRED)
+
+
+def caller(authority: str, certificate: str = "") -> ssl.SSLContext:
+    """Return how one calls another, whose name has to be given as ``server_hostname``; ``certificate`` is the
+    file of certificate and key that is shown, if any. Raises UnsafeConfiguration."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.verify_flags |= ssl.VERIFY_X509_STRICT
+    _load(context, certificate, authority)
+    return context
+
+
+class Replaceable:
+    """A listener's context that another may replace while it listens: each handshake goes by the newest. An
+    authority that is trusted no more cannot be taken out of a context that there is."""
+
+    def __init__(self, context: ssl.SSLContext) -> None:
+        self.context = self._newest = context  # what is listened with
+        context.sni_callback = self._follow
+
+    def replace(self, context: ssl.SSLContext) -> None:
+        """Go by another one from the next handshake on."""
+        self._newest = context
+
+    def _follow(self, connection: ssl.SSLObject | ssl.SSLSocket, *_: object) -> None:
+        connection.context = self._newest
+
+
+def stranger() -> ssl.SSLContext:
+    """Return how to call one of whom nothing is known yet: to be told the authority, and nothing else."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def master_of(context: ssl.SSLContext) -> str:
+    """Return the name that a master must show to a caller; "" where it trusts others than one cell's own
+    authority: there a master is known by its host."""
+    cells = {cell_of(authority["subject"]) for authority in context.get_ca_certs()}
+    return master_name(cells.pop()) if len(cells) == 1 and "" not in cells else ""
+
+
+def _listener(certificate: str, authority: str, wanted: ssl.VerifyMode) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.verify_flags |= ssl.VERIFY_X509_STRICT
+    context.num_tickets = 0
+    _load(context, certificate, authority)
+    context.verify_mode = wanted
+    return context
+
+
+def _load(context: ssl.SSLContext, certificate: str, authority: str) -> None:
+    name = certificate
+    try:
+        if certificate:
+            context.load_cert_chain(certificate, password="")
+        name = authority
+        context.load_verify_locations(authority)
+    except OSError as error:  # ssl.SSLError is one
+        reason = getattr(error, "reason", None) or error.strerror or "it is damaged"
+        raise UnsafeConfiguration(
+            f"{name} cannot be used: {str(reason).lower().replace('_', ' ')}",
+            "It holds what the cell's authority signed, in PEM",
+        ) from None
