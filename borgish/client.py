@@ -266,7 +266,9 @@ class Client:
         host, port, seconds = parts.hostname or "", parts.port, self.timeout_seconds
         if parts.scheme == "http":
             return http.client.HTTPConnection(host, port, timeout=seconds)
-        return http.client.HTTPSConnection(host, port, timeout=seconds, context=_trust(self._ca))
+        from borgish.tls.https import MasterConnection
+
+        return MasterConnection(host, port, seconds, _trust(self._ca))
 
     def _headers(self, method: str, content_type: str = "", request_id: str = "") -> dict[str, str]:
         if not (self._token.isascii() and self._token.isprintable()):

@@ -91,8 +91,8 @@ def reload(log: logging.Logger, read: Callable[[], T], apply: Callable[[T], list
     """Read and check everything first, so that a mistake changes nothing; then apply it, and log the lines
     that ``apply`` returns.
 
-    ``read`` raises UnsafeConfiguration for every mistake. ``apply`` raises OSError only for files that were
-    replaced after ``read`` had loaded them.
+    ``read`` raises UnsafeConfiguration for every mistake. ``apply`` raises it, and OSError, only for files
+    that were replaced after ``read`` had loaded them.
     """
     try:
         found = read()
@@ -101,7 +101,7 @@ def reload(log: logging.Logger, read: Callable[[], T], apply: Callable[[T], list
         return
     try:
         lines = apply(found)
-    except OSError as error:
+    except (OSError, UnsafeConfiguration) as error:
         log.error(
             "reloaded, except for the files under [tls]: they changed meanwhile. Send SIGHUP again: %s", error
         )
@@ -112,10 +112,12 @@ def reload(log: logging.Logger, read: Callable[[], T], apply: Callable[[T], list
 
 
 class Pem(msgspec.Struct, frozen=True):
-    """What a daemon has loaded from its files in PEM. ``authorities`` are those that it trusts."""
+    """What a daemon has loaded from its files in PEM. ``authorities`` are those that it trusts. ``is_own``:
+    they are the cell's own, of which one that is removed is trusted no more."""
 
     fingerprint: str = ""
     authorities: frozenset[bytes] = frozenset()
+    is_own: bool = False
 
     def changes(self, new: "Pem") -> list[str]:
         """Return a line for each change that another reading of the files makes."""
@@ -125,15 +127,14 @@ class Pem(msgspec.Struct, frozen=True):
         if added := len(new.authorities - self.authorities):
             lines.append(f"ca: authorities added: {added}")
         if removed := len(self.authorities - new.authorities):
-            lines.append(
-                f"ca: authorities removed: {removed}; this needs a restart, they are trusted until then"
-            )
+            words = "" if self.is_own else "; this needs a restart, they are trusted until then"
+            lines.append(f"ca: authorities removed: {removed}{words}")
         return lines
 
     def merged(self, new: "Pem") -> "Pem":
         """Return what is loaded after a reload: a context of TLS can be given authorities, and none be taken
         from it."""
-        return Pem(new.fingerprint, self.authorities | new.authorities)
+        return new if self.is_own else Pem(new.fingerprint, self.authorities | new.authorities)
 
 
 def read_pem(certificate: str, ca: str = "") -> Pem:

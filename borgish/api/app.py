@@ -10,6 +10,7 @@ from borgish.api.access import ACCESS
 from borgish.api.apps import APPS
 from borgish.api.audit import AUDIT
 from borgish.api.auth import Tokens, guard
+from borgish.api.authority import AUTHORITY
 from borgish.api.budgets import BUDGETS
 from borgish.api.checkpoints import CHECKPOINTS
 from borgish.api.crons import CRONS
@@ -33,7 +34,7 @@ from borgish.api.watch import WATCH
 from borgish.errors import BorgishError
 from borgish.vocabulary import JSON_BYTES_MAX
 
-OF_THE_CELL = (*MACHINES, *DRAINS, *QUOTAS, *BUDGETS, *ACCESS, *AUDIT)
+OF_THE_CELL = (*AUTHORITY, *MACHINES, *DRAINS, *QUOTAS, *BUDGETS, *ACCESS, *AUDIT)
 ROUTES = (*STATUS, *JOBS, *APPS, *CRONS, *TASKS, *OF_THE_CELL, *HISTORY, *WATCH, *CHECKPOINTS, show_openapi)
 
 

@@ -22,6 +22,7 @@ from borgish.cell.commands import (
 )
 from borgish.cell.drains import Drains
 from borgish.errors import Forbidden, Invalid
+from borgish.tls.names import PEER, Peer
 from borgish.vocabulary import TAINT_KEY_PATTERN, TAINT_VALUE_PATTERN
 from borgish.wire.api import (
     Accepted,
@@ -50,12 +51,22 @@ async def join(request: ApiRequest) -> JoinReply:
     if mistakes := mistakes_in_join(asked):
         first = mistakes[0]
         raise Invalid(f"invalid join request: {first.path}: {first.message}", first.hint, mistakes)
+    peer: Peer | None = request.scope.get("state", {}).get(PEER)
+    if peer is not None and peer.machine != asked.machine:
+        raise Forbidden(
+            f"this certificate is not that of machine {asked.machine}", "each machine has one of its own"
+        )
     request.services.expect_obeyed()  # else its borglet asks the next master that it knows
     who = request.user
     if who.machine and who.machine != asked.machine:
         raise Forbidden(
             f"what was sent is for the machine {who.machine}, and not for {asked.machine}",
             "each machine has credentials of its own",
+        )
+    if asked.to_sign and not who.token and peer is None:
+        raise Forbidden(
+            "a certificate is signed for who shows the one before it, or an invitation",
+            f"make one: `borgctl machine invite {asked.machine}`",
         )
     return await request.services.joining.join(asked, who.token)
 

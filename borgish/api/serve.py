@@ -15,6 +15,7 @@ import uvicorn
 
 from borgish.api.middleware import App
 from borgish.errors import UnsafeConfiguration
+from borgish.tls.contexts import Replaceable, master_listener
 from borgish.wire.bounded_http import BoundedHttp
 from borgish.wire.bounds import is_loopback
 
@@ -24,24 +25,30 @@ _CUT_SECONDS = 0.3
 
 
 class Tls(msgspec.Struct, frozen=True):
-    """Files with what a listener shows and, when ``ca`` is given, asks of its callers."""
+    """Files with what a listener shows and, when ``ca`` is given, asks of its callers. ``is_own``: the cell's
+    own authority signed them."""
 
     certificate: str
     key: str
     ca: str = ""
+    is_own: bool = False
 
 
 class Serving:
     """A running listener."""
 
-    def __init__(self, server: "_Server", port: int, url: str) -> None:
+    def __init__(self, server: "_Server", port: int, url: str, own: Replaceable | None = None) -> None:
         self.port = port  # the real one, also when any was asked for
         self.url = url
-        self._server = server
+        self._server, self._own = server, own
         self._task = asyncio.create_task(server.serve(sockets=[server.socket]))
 
     def reload(self, tls: Tls) -> None:
-        """Show to new connections what is in these files now. Raises OSError for what cannot be used."""
+        """Show to new connections what is in these files now, and with the cell's own authority judge them by
+        it, too. Raises OSError and UnsafeConfiguration for what cannot be used."""
+        if self._own is not None:
+            self._own.replace(master_listener(tls.certificate, tls.ca))
+            return
         context = self._server.config.ssl
         assert context is not None, "what serves without TLS cannot begin to"
         context.load_cert_chain(tls.certificate, tls.key)
@@ -72,10 +79,14 @@ async def serve(app: App, host: str, port: int, tls: Tls | None = None) -> Servi
             "Listen on 127.0.0.1, or name certificate and key under [tls]",
         )
     listener = _bind(host, port)
-    server = _Server(_config(app, tls), listener)
+    config, own = _config(app, tls), None
+    if tls is not None and tls.is_own:
+        own = Replaceable(master_listener(tls.certificate, tls.ca))
+        config.ssl = own.context
+    server = _Server(config, listener)
     bound = int(listener.getsockname()[1])
     shown = f"[{host}]" if ":" in host else host
-    serving = Serving(server, bound, f"{'https' if tls else 'http'}://{shown}:{bound}")
+    serving = Serving(server, bound, f"{'https' if tls else 'http'}://{shown}:{bound}", own)
     await server.ready.wait()
     return serving
 
@@ -131,7 +142,7 @@ def _config(app: App, tls: Tls | None) -> uvicorn.Config:
             proxy_headers=False,
             timeout_keep_alive=KEEP_ALIVE_SECONDS,
             ssl_certfile=tls.certificate if tls else None,
-            ssl_keyfile=tls.key if tls else None,
+            ssl_keyfile=tls.key or None if tls else None,
             ssl_ca_certs=tls.ca or None if tls else None,
             ssl_cert_reqs=ssl.CERT_OPTIONAL if tls and tls.ca else ssl.CERT_NONE,
         )

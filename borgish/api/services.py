@@ -31,6 +31,7 @@ from borgish.wire.api import (
     EventView,
     HealthView,
     RefusalView,
+    RotationView,
     StatusView,
     SummaryView,
 )
@@ -289,6 +290,7 @@ class Services(msgspec.Struct, kw_only=True):
     audit: Audit
     hub: WatchHub
     joining: Registration
+    rotate_authority: Callable[[], RotationView]
     programs: Programs
     checkpointer: Checkpointer
     keeper: CheckpointKeeper

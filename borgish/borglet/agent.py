@@ -13,6 +13,8 @@ from itertools import product
 from pathlib import Path
 from typing import Protocol
 
+import msgspec
+
 from borgish.borglet.actions import Action, Forget, Renew, Start
 from borgish.borglet.core import HOLD_SECONDS_MAX, Actions, BorgletCore
 from borgish.borglet.entry import Entry, Head
@@ -98,6 +100,8 @@ class Agent:
         self.core = BorgletCore(machine, boot_id, instance, facts, ledger=entries, head=ledger.head, now=now)
         self.cell = ""  # whose polls alone are obeyed; "" before the first join
         self.heard = now.mono  # when the master last polled
+        self.authorities = ""  # the hash of those that the cell trusts, as it last said; "": it has none
+        self.trusted: Callable[[], str] = lambda: ""  # the hash of those that we trust, as a reply has it
         self._runtimes: dict[Runtime, TaskRuntime] = {}
         self._runner = Runner(self)
         self._opener = Opener(factories, self)
@@ -162,7 +166,7 @@ class Agent:
                 "Give the borglet the other cell's master and join token, and start it again.",
             )
         fresh = self.core.poll(request, self._clock.now())
-        self.heard = self._clock.now().mono
+        self.heard, self.authorities = self._clock.now().mono, request.authorities
         self._caller = caller
         self._newest_poll += 1
         number = self._newest_poll
@@ -173,7 +177,9 @@ class Agent:
         else:
             await self._hold(request, number)
         await self._make_durable()
-        return self.core.reply(request, self._usage, self._clock.now().boot)
+        reply = self.core.reply(request, self._usage, self._clock.now().boot)
+        trusted = self.trusted()
+        return msgspec.structs.replace(reply, authorities=trusted) if trusted else reply
 
     def head(self, is_open: Callable[[Caller], bool]) -> HeadReply:
         """Return what was seen of masters. ``is_open`` tells whether a caller's connection still is."""

@@ -17,12 +17,14 @@ from urllib.parse import urlsplit
 import msgspec
 
 from borgish.addresses import may_follow
+from borgish.borglet.identity import Identity
 from borgish.borglet.settings import Settings
 from borgish.borglet.state_folder import Membership
 from borgish.clock import Clock
 from borgish.credentials import MEMBER
 from borgish.errors import BorgishError, Conflict, Refused, TooManyRequests, Unauthenticated, Unreachable
 from borgish.ids import new_request_id
+from borgish.tls.https import MasterConnection
 from borgish.wire.api import Problem
 from borgish.wire.link import JoinReply, JoinRequest
 
@@ -31,6 +33,7 @@ T = TypeVar("T")
 log = logging.getLogger("borglet.join")
 
 NOT_POLLED_SECONDS = 15.0
+DUE_SECONDS = 2.0
 PAUSE_SECONDS_MIN = 0.2
 PAUSE_SECONDS_MAX = 5.0
 REQUEST_SECONDS = 5.0
@@ -53,7 +56,7 @@ class Joiner:
 
     ``ask`` makes one request of a master and returns its answer; it raises SentOn, or what is in the way.
     ``heard`` gives when the master last polled, on the monotonic clock; ``joined`` is called with the cell
-    after each join.
+    after each join. ``is_due``, asked every few seconds, tells whether to join at once for another reason.
     """
 
     def __init__(
@@ -64,8 +67,9 @@ class Joiner:
         ask: Callable[[str], Awaitable[JoinReply]],
         heard: Callable[[], float],
         joined: Callable[[str], None],
+        is_due: Callable[[], bool] | None = None,
     ) -> None:
-        self._membership, self._clock = membership, clock
+        self._membership, self._clock, self._is_due = membership, clock, is_due
         self._ask, self._heard, self._joined = ask, heard, joined
         self._warned, self._warned_at = "", 0.0
         self.change(masters)
@@ -111,7 +115,9 @@ class Joiner:
     async def _until_unheard(self) -> None:
         left = NOT_POLLED_SECONDS
         while left > 0:
-            await asyncio.sleep(left)
+            await asyncio.sleep(left if self._is_due is None else min(left, DUE_SECONDS))
+            if self._is_due is not None and self._is_due():
+                return
             left = self._heard() + NOT_POLLED_SECONDS - self._clock.now().mono
         log.warning("not polled for %.0f s; joining again", NOT_POLLED_SECONDS)
 
@@ -126,22 +132,39 @@ class HttpJoin:
     """Asks masters by HTTP. ``make_request`` gives the request as it is now, but for the token."""
 
     def __init__(
-        self, settings: Settings, membership: Membership, make_request: Callable[[], JoinRequest]
+        self,
+        settings: Settings,
+        membership: Membership,
+        make_request: Callable[[], JoinRequest],
+        clock: Clock,
+        identity: Identity | None = None,
+        invitation: str = "",
+        told: Callable[[], str] = lambda: "",
     ) -> None:
+        """``identity`` has the machine's certificate, which counts instead of a token; or it is to get one,
+        by an ``invitation``. ``told`` gives the hash of the authorities that the cell trusts, as its master
+        last said."""
         self.settings, self._membership, self._make_request = settings, membership, make_request
+        self._clock, self._identity, self._invitation = clock, identity, invitation
+        self._told = told
 
     async def __call__(self, master: str) -> JoinReply:
         """Make one request, in a thread. Raises SentOn, and Unreachable or a Refused that says what to do."""
-        return await in_daemon_thread(lambda: self._ask(master))
+        return await in_daemon_thread(lambda: self.once(master))
 
-    def _ask(self, master: str) -> JoinReply:
-        """Ask as the machine that is in the cell; where that is not known, by what lets a new one in."""
-        poll_token = self._membership.poll_token
+    def once(self, master: str) -> JoinReply:
+        """Make one request, and wait for its answer: by an invitation, if there is one; as the machine that
+        is in the cell; where that is not known, by what lets a new one in. Raises as above."""
+        if self._invitation:
+            return self._ask_with(master, self._invitation, "")
+        if self._identity is not None:
+            self._identity.expect_good(self._clock.now().wall)
+        poll_token, path = self._membership.poll_token, self.settings.join_token_file
         if poll_token:
             try:
                 return self._ask_with(master, f"{MEMBER}{self.settings.machine}.{poll_token}", poll_token)
             except Unauthenticated:
-                if not self.settings.join_token_file.exists():
+                if path is None or not path.exists():
                     raise
         return self._ask_with(master, self._join_token(), "")
 
@@ -160,12 +183,23 @@ class HttpJoin:
         if status not in (200, 201):
             raise self._refusal(status, body)
         try:
-            return msgspec.json.decode(body, type=JoinReply)
+            reply = msgspec.json.decode(body, type=JoinReply)
         except msgspec.MsgspecError:
             raise Unreachable(f"what answers at {master} is not a borgmaster") from None
+        if self._identity is not None and reply.certificate:
+            self._identity.keep(reply.cell, reply.certificate, reply.authorities)
+            log.info("this machine has a new certificate of cell %s", reply.cell)
+        return reply
+
+    def is_due(self) -> bool:
+        """Whether the machine's certificate is to be signed anew."""
+        identity = self._identity
+        return identity is not None and identity.is_due(self._clock.now().wall, self._told())
 
     def _join_token(self) -> str:
         path = self.settings.join_token_file
+        if path is None:
+            raise Unauthenticated("no join token: the configuration names no join_token_file", JOIN_HINT)
         try:
             token = path.read_text("utf-8").strip()
         except OSError as error:
@@ -204,16 +238,23 @@ class HttpJoin:
         host = url.hostname or ""
         if url.scheme == "http":
             return http.client.HTTPConnection(host, url.port, timeout=REQUEST_SECONDS)
-        ca = self.settings.tls.ca if self.settings.tls else ""
-        trust = ssl.create_default_context(cafile=ca or None)
-        return http.client.HTTPSConnection(host, url.port, timeout=REQUEST_SECONDS, context=trust)
+        if self._identity is not None:
+            trust = self._identity.calling(shown=not self._invitation)
+        else:
+            ca = self.settings.tls.ca if self.settings.tls else ""
+            trust = ssl.create_default_context(cafile=ca or None)
+        return MasterConnection(host, url.port, REQUEST_SECONDS, trust)
 
     def _request(self, connection: http.client.HTTPConnection, poll_token: str) -> JoinRequest:
         """The request; one who listens everywhere gives the address that the master is reached from."""
         host = self.settings.host
         if host in WILDCARDS and connection.sock:
             host = str(connection.sock.getsockname()[0])
-        return msgspec.structs.replace(self._make_request(), host=host, poll_token=poll_token)
+        to_sign = ""
+        if self._identity is not None and (self._invitation or self.is_due()):
+            to_sign = self._identity.to_sign()
+        request = self._make_request()
+        return msgspec.structs.replace(request, host=host, poll_token=poll_token, to_sign=to_sign)
 
     def _refusal(self, status: int, body: bytes) -> BorgishError:
         try:
@@ -221,6 +262,12 @@ class HttpJoin:
         except msgspec.MsgspecError:
             problem = Problem(title="", status=status, detail=f"HTTP status {status}")
         machine, path = self.settings.machine, self.settings.join_token_file
+        if status in (401, 403) and self._identity is not None:
+            what = "invitation" if self._invitation else "certificate"
+            return Unauthenticated(
+                f"the borgmaster refused the {what} of machine {machine}: {problem.detail}",
+                problem.hint or f"Make another invitation: `borgctl machine invite {machine}`",
+            )
         if status in (401, 403):
             return Unauthenticated(
                 f"the borgmaster refused what is in {path}: {problem.detail}",

@@ -16,9 +16,10 @@ import uvloop
 
 from borgish import __version__
 from borgish.addresses import several
-from borgish.borglet import facts
+from borgish.borglet import facts, invited
 from borgish.borglet.agent import Agent
 from borgish.borglet.facts import task_disk_bytes
+from borgish.borglet.identity import Identity, identity_in
 from borgish.borglet.join import HttpJoin, Joiner
 from borgish.borglet.ledger import Ledger
 from borgish.borglet.opening import Factories
@@ -42,9 +43,13 @@ BACKLOG = 128
 def main(arguments: list[str] | None = None) -> None:
     """Run the daemon; ends the process with an exit code of ``borgish.errors``."""
     hangup = Hangup()
-    options = _parser().parse_args(arguments)
+    options = _parse(sys.argv[1:] if arguments is None else arguments)
     _log_to_stderr()
     try:
+        if "token" in options:
+            options.config = _join(options)
+            if options.no_start:
+                return
         file = read(options.config)
         settings = checked(options.config, file)
         lock = _take_folder(settings.state)
@@ -58,8 +63,27 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(1)
 
 
+def _parse(arguments: list[str]) -> argparse.Namespace:
+    """Read the command line: options, or ``join`` with its own."""
+    if arguments[:1] != ["join"]:
+        return _parser().parse_args(arguments)
+    parser = argparse.ArgumentParser("borglet join", description="Get this machine into a cell, and run it.")
+    invited.add_options(parser)
+    return parser.parse_args(arguments[1:], argparse.Namespace(stop_all=False))
+
+
+def _join(options: argparse.Namespace) -> Path:
+    config = invited.join(options)
+    log.info("this machine is in the cell; from now on it is started by: borglet --config %s", config)
+    return config
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser("borglet", description="The agent of a borgish cell on one machine.")
+    parser = argparse.ArgumentParser(
+        "borglet",
+        description="The agent of a borgish cell on one machine.",
+        epilog="`borglet join URL TOKEN` gets an invited machine into a cell: see `borglet join --help`.",
+    )
     parser.add_argument(
         "--config",
         type=Path,
@@ -154,11 +178,14 @@ async def _serve(path: Path, file: File, hangup: Hangup) -> None:
     membership = membership_in(settings.state)
     agent = _make_agent(settings)
     await agent.begin(membership.cell)
-    app = BorgletApp(agent, membership)
-    server = make_server(app, settings.tls)
-    ask = _join_by_http(settings, membership, agent, listener)
-    masters = several(settings.master)
-    joiner = Joiner(masters, membership, SystemClock(), ask, lambda: agent.heard, agent.joined)
+    identity = identity_in(settings.state, settings.machine) if settings.tls is None else None
+    app = BorgletApp(agent, membership, by_certificate=identity is not None)
+    server = make_server(app, settings.tls, identity.listener() if identity else None)
+    ask = _join_by_http(settings, membership, agent, listener, identity)
+    if identity:
+        agent.trusted = identity.settled
+    masters, is_due = several(settings.master), ask.is_due if identity else None
+    joiner = Joiner(masters, membership, SystemClock(), ask, lambda: agent.heard, agent.joined, is_due)
     hangup.handle(asyncio.get_running_loop(), Reload(path, file, joiner, ask, server))
     joining = asyncio.create_task(joiner.run())
     watching = asyncio.create_task(_end(ending, app, server))
@@ -232,15 +259,19 @@ def _make_agent(settings: Settings) -> Agent:
 
 
 def _join_by_http(
-    settings: Settings, membership: Membership, agent: Agent, listener: socket.socket
+    settings: Settings,
+    membership: Membership,
+    agent: Agent,
+    listener: socket.socket,
+    identity: Identity | None,
 ) -> HttpJoin:
     host, port = listener.getsockname()[:2]
-    core, tls = agent.core, settings.tls is not None
+    core, tls = agent.core, settings.tls is not None or identity is not None
 
     def request() -> JoinRequest:
         return JoinRequest(settings.machine, host, port, core.boot_id, core.instance, core.facts, tls=tls)
 
-    return HttpJoin(settings, membership, request)
+    return HttpJoin(settings, membership, request, SystemClock(), identity, told=lambda: agent.authorities)
 
 
 def _listen(settings: Settings) -> socket.socket:

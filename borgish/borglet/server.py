@@ -23,6 +23,7 @@ from borgish.borglet.state_folder import Membership
 from borgish.errors import (
     BorgishError,
     Conflict,
+    Forbidden,
     Invalid,
     NotFound,
     TooLarge,
@@ -30,6 +31,7 @@ from borgish.errors import (
     Unreachable,
     UnsafeConfiguration,
 )
+from borgish.tls.names import PEER, Peer
 from borgish.wire.api import Problem
 from borgish.wire.bounded_http import BoundedHttp
 from borgish.wire.link import ExecPiece, ExecRequest, PollRequest, attempt_key
@@ -63,8 +65,9 @@ class BorgletApp:
     application (``make_server``) knows.
     """
 
-    def __init__(self, agent: Agent, membership: Membership) -> None:
-        self._agent, self._membership = agent, membership
+    def __init__(self, agent: Agent, membership: Membership, *, by_certificate: bool = False) -> None:
+        """``by_certificate``: only who has one of the cell's masters is admitted, beside its token."""
+        self._agent, self._membership, self._by_certificate = agent, membership, by_certificate
         self.is_open: Callable[[Caller], bool] = lambda _: False
         self._ending = asyncio.Event()
         self._routes = {
@@ -95,6 +98,8 @@ class BorgletApp:
             await _send_problem(send, error)
 
     def _admit(self, scope: Scope) -> None:
+        if self._by_certificate:
+            _expect_master(scope["state"].get(PEER), self._membership.cell)
         given = next((v for k, v in scope["headers"] if k == b"authorization"), b"")
         kind, _, token = given.decode("latin-1").partition(" ")
         if kind.lower() != "bearer" or not self._membership.admits(token.strip()):
@@ -311,6 +316,14 @@ async def _send(send: Send, status: int, kind: bytes, body: bytes) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
+def _expect_master(peer: Peer | None, cell: str) -> None:
+    if peer is None or not peer.is_master or peer.cell != cell:
+        raise Forbidden(
+            f"this certificate is not that of a master of cell {cell}",
+            "A borglet answers only the master of the cell it has joined.",
+        )
+
+
 class Server(uvicorn.Server):
     """uvicorn without its signal handlers, which would end the process by the signal itself."""
 
@@ -319,8 +332,9 @@ class Server(uvicorn.Server):
         yield
 
 
-def make_server(app: BorgletApp, tls: Tls | None) -> Server:
-    """Return a server of the application, to be given its socket. Raises UnsafeConfiguration."""
+def make_server(app: BorgletApp, tls: Tls | None, context: ssl.SSLContext | None = None) -> Server:
+    """Return a server of the application, to be given its socket, with an operator's files or with a
+    ``context`` instead. Raises UnsafeConfiguration."""
     config = uvicorn.Config(
         app,
         http=BoundedHttp,
@@ -340,6 +354,7 @@ def make_server(app: BorgletApp, tls: Tls | None) -> Server:
         raise _unusable("tls.certificate and tls.key", error) from None
     if config.ssl is not None:
         config.ssl.minimum_version = ssl.TLSVersion.TLSv1_3
+    config.ssl = context or config.ssl
     server = Server(config)
     connections = server.server_state.connections
 

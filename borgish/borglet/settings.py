@@ -12,6 +12,7 @@ import msgspec
 from borgish import configuration
 from borgish.addresses import several
 from borgish.borglet.runtimes.leftovers import Retention
+from borgish.borglet.state_folder import MEMBERSHIP_NAME
 from borgish.errors import UnsafeConfiguration
 from borgish.resources import (
     DEVICE_MILLIS,
@@ -24,6 +25,7 @@ from borgish.resources import (
     parse_seconds,
 )
 from borgish.spec.job import NEVER_MOUNTED, overlap
+from borgish.tls.files import MACHINE_FILE
 from borgish.vocabulary import NAME_PATTERN, Runtime
 from borgish.wire.bounds import KEY_CHARACTERS_MAX, VALUE_CHARACTERS_MAX, is_loopback
 
@@ -70,8 +72,8 @@ class File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     machine: str
     master: str
-    join_token_file: str
-    state: str
+    join_token_file: str = ""
+    state: str = "state"
     listen: str = "127.0.0.1:0"
     ports: str = "20000-20999"
     runtimes: tuple[str, ...] | None = None
@@ -96,7 +98,7 @@ class Settings(msgspec.Struct, frozen=True):
     host: str
     port: int  # 0: any free one
     master: str  # several with commas
-    join_token_file: Path
+    join_token_file: Path | None  # None: the machine has a certificate, by which it joins
     state: Path
     ports_low: int
     ports_high: int
@@ -115,23 +117,34 @@ def load(path: Path) -> Settings:
     return checked(path, read(path))
 
 
-def checked(path: Path, file: File) -> Settings:
-    """Return what follows from a file that was read. Raises UnsafeConfiguration."""
+def checked(path: Path, file: File, *, invited: bool = False) -> Settings:
+    """Return what follows from a file that was read. ``invited``: the machine is about to get a certificate.
+
+    Raises UnsafeConfiguration.
+    """
     host, port = _checked(path, "listen", _address, file.listen)
-    if not is_loopback(host) and file.tls is None:
+    base = path.resolve().parent
+    state = base / _checked(path, "state", _not_empty, file.state)
+    has_certificate = invited or (state / MACHINE_FILE).exists()
+    if not is_loopback(host) and file.tls is None and not has_certificate:
         raise UnsafeConfiguration(
-            f"{path}: listen = '{file.listen}' can be reached from other machines and there is no [tls]",
-            "Listen on 127.0.0.1, or add [tls] with certificate, key and ca.",
+            f"{path}: listen = '{file.listen}' can be reached from other machines, and this one has "
+            "neither a certificate of its cell nor [tls]",
+            "Get one with `borglet join`, listen on 127.0.0.1, or add [tls] with certificate, key and ca.",
+        )
+    if not (file.join_token_file or has_certificate or (state / MEMBERSHIP_NAME).exists()):
+        raise UnsafeConfiguration(
+            f"{path}: there is no join_token_file, and {state} is not of a machine that is in a cell",
+            "Name the file of a token, or run the `borglet join` of an invitation (`borgctl machine invite`)",
         )
     low, high = _checked(path, "ports", _port_range, file.ports)
-    base = path.resolve().parent
     return Settings(
         machine=_checked(path, "machine", _name, file.machine),
         host=host,
         port=port,
         master=_checked(path, "master", _urls, file.master),
-        join_token_file=base / _checked(path, "join_token_file", _file_name, file.join_token_file),
-        state=base / _checked(path, "state", _not_empty, file.state),
+        join_token_file=_join_token_file(path, base, file.join_token_file),
+        state=state,
         ports_low=low,
         ports_high=high,
         runtimes=_checked(path, "runtimes", _runtimes, file.runtimes),
@@ -182,6 +195,10 @@ def _file_name(value: str) -> str:
     if not value or "\0" in value:
         raise ValueError("must be the path of a file")
     return value
+
+
+def _join_token_file(path: Path, base: Path, name: str) -> Path | None:
+    return base / _checked(path, "join_token_file", _file_name, name) if name else None
 
 
 def _address(value: str) -> tuple[str, int]:

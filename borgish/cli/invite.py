@@ -1,6 +1,6 @@
 """``borgctl machine invite``, ``invitations`` and ``revoke``: which machines are let in, and out."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -9,9 +9,13 @@ from borgish.cli.at_option import day_and_time
 from borgish.cli.machine import MachineName, app
 from borgish.cli.render import Column, Form, FormOption, show_list
 from borgish.cli.session import session_of
+from borgish.join_token import JoinToken
 from borgish.text import age
 from borgish.wire.api import Accepted
 from borgish.wire.api_access import InvitationList, InvitationRequest, InvitationView
+
+if TYPE_CHECKING:
+    from borgish.client import Client
 
 COLUMNS: tuple[Column[InvitationView], ...] = (
     Column("ID", lambda it: it.id),
@@ -50,7 +54,18 @@ def invite(
     for note in accepted.notes:
         print_err(f"note: {note}")
     named = f" --name {name}" if name else ""
-    print_out(f"borglet join {client.url} BG1::{secret}{named}")
+    print_out(f"borglet join {client.url} {JoinToken(_authority(client), secret)}{named}")
+
+
+def _authority(client: "Client") -> str:
+    """Return the hash of the cell's authority; "" where it has none."""
+    from borgish.errors import NotFound
+    from borgish.tls.bundle import authorities_in, authority_hash
+
+    try:
+        return authority_hash(authorities_in(client.raw("GET", "/v1/authority"))[0])
+    except NotFound:
+        return ""
 
 
 @app.command()

@@ -25,6 +25,7 @@ from borgish.credentials import (
 )
 from borgish.errors import Conflict, Invalid
 from borgish.ids import new_token
+from borgish.tls.files import AUTHORITY_FILE
 
 # Two cells on one host should not hand out the same ports, so where a cell's ranges begin depends on
 # its folder. All lie below 32768, from where the kernel takes ports for outgoing connections.
@@ -54,7 +55,7 @@ _OURS = (
     "cell.checkpoints",
     "up.lock",
 )
-_OURS_BEGIN = ("cell.db", "borgmaster.log", "borgmaster.pid")
+_OURS_BEGIN = ("cell.db", "borgmaster.log", "borgmaster.pid", "authority.", "master.pem")
 
 
 class Daemon(msgspec.Struct, frozen=True):
@@ -158,6 +159,20 @@ def purge(folder: Path) -> list[str]:
     return left
 
 
+def initialised(folder: Path) -> bool:
+    """Whether ``borgctl cell init`` made the cell: its daemons are not ours."""
+    return (folder / AUTHORITY_FILE).exists()
+
+
+def refuse_initialised(folder: Path) -> None:
+    """Raise Conflict for a cell that ``borgctl cell init`` made: its daemons are not started from here."""
+    if initialised(folder):
+        raise Conflict(
+            f"{folder} has a cell that `borgctl cell init` made: its machines are hosts of their own",
+            f"Start its master with `borgmaster --config {folder / 'cell.toml'}`, or name another folder",
+        )
+
+
 def refuse_copy(folder: Path) -> None:
     """Raise Conflict for a copy of a cell's folder: the processes that its files name are the original's."""
     try:
@@ -179,6 +194,7 @@ def _inode(folder: Path) -> str:
 def refuse_foreign(folder: Path) -> None:
     """Raise Conflict for what is not a local cell: a borgmaster's own state, a copy, or other things."""
     if exists(folder):
+        refuse_initialised(folder)
         refuse_copy(folder)
         return
     if (folder / "cell.db").exists() or (folder / "client.json").exists():
@@ -186,13 +202,13 @@ def refuse_foreign(folder: Path) -> None:
             f"{folder} belongs to a borgmaster that `borgctl up` did not start",
             "Stop and start that one yourself, or name another folder for a cell of its own",
         )
-    if folder.is_dir() and not _is_ours(folder):
+    if folder.is_dir() and not is_ours(folder):
         raise Conflict(
             f"{folder} is neither a cell nor empty", "Name an empty or a new folder, as in --dir ./.borgish"
         )
 
 
-def _is_ours(folder: Path) -> bool:
+def is_ours(folder: Path) -> bool:
     """Whether nothing foreign is in it: empty, or what an interrupted ``up`` left."""
     return all(path.name in _OURS or path.name.startswith(_OURS_BEGIN) for path in folder.iterdir())
 

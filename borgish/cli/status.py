@@ -145,10 +145,10 @@ def _local_pid(session: Session) -> int:
 def _print_daemons(session: Session) -> None:
     """Print which daemons of the local cell run, when the master does not answer."""
     from borgish.cli.daemons import running_pid
-    from borgish.cli.local_cell import borglets_of, exists, master_of
+    from borgish.cli.local_cell import borglets_of, exists, initialised, master_of
 
     folder = session.cell_folder
-    if session.url or not exists(folder):
+    if session.url or not exists(folder) or initialised(folder):
         return
     every = [master_of(folder), *borglets_of(folder)]
     running = [f"{daemon.name} (pid {pid})" for daemon in every if (pid := running_pid(daemon))]

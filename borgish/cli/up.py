@@ -168,7 +168,7 @@ def down(
 
     The jobs stay in the cell's state: `borgctl up` finds them and runs them again.
     """
-    from borgish.cli.local_cell import alone, exists, refuse_copy
+    from borgish.cli.local_cell import alone, exists, refuse_copy, refuse_initialised
     from borgish.cli.screen import print_out
 
     session = session_of(context)
@@ -177,6 +177,7 @@ def down(
     if not exists(where):
         print_out(f"nothing to stop: `borgctl up` made no cell in {where}")
         raise typer.Exit
+    refuse_initialised(where)
     refuse_copy(where)
     with alone(where, make=False):
         code = take_down(where)

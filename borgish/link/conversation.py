@@ -79,6 +79,7 @@ class Conversation:
         self._seen_instance = ""
         self._instance = ""  # the borglet run that answered last
         self._former_instance = ""  # the one before it
+        self.authorities = ""  # the hash of those that the borglet trusts, as it last said
         self._echo = 0.0  # the stamp of the last reply that was taken in, of ``_seen_instance``
 
     @property
@@ -92,9 +93,10 @@ class Conversation:
         generation = self._assignment.generation + 1
         self._assignment = self._outgoing.assignment(self._observed, generation, now)
 
-    def request(self, wait_seconds: float) -> PollRequest:
+    def request(self, wait_seconds: float, authorities: str = "") -> PollRequest:
         """Return the next poll, which may be held for so long; not held while nothing is known of the
-        machine: it has an answer then, and that there is none should be known soon."""
+        machine: it has an answer then, and that there is none should be known soon. ``authorities`` is the
+        hash of those that the cell trusts."""
         has_assignment = 0 < self._assignment.generation == self._held_generation
         return PollRequest(
             cell=self._cell.name,
@@ -107,6 +109,7 @@ class Conversation:
             assignment=None if has_assignment else self._assignment,
             leader=self._leader,
             echo=self._echo,
+            authorities=authorities,
         )
 
     def observe(self, reply: PollReply) -> Observe | None:
@@ -115,7 +118,7 @@ class Conversation:
             return None
         if reply.instance != self._instance:
             self._former_instance, self._instance = self._instance, reply.instance
-        self._held_generation = reply.generation
+        self._held_generation, self.authorities = reply.generation, reply.authorities
         record = self._cell.machines.get(self._machine)
         if reply.report is None or record is None:  # None: it was removed a moment ago
             return None

@@ -133,6 +133,14 @@ class Link:
             if poller is not None:
                 poller.renew()
 
+    def not_trusting(self, authorities: str) -> list[str]:
+        """Return the machines that have certificates, and have not said that they trust these."""
+        return [
+            name
+            for name, record in sorted(self._cell.machines.items())
+            if record.tls and not (name in self._pollers and self._pollers[name].authorities == authorities)
+        ]
+
     def trouble(self, machine: str) -> str:
         """Return why the last poll of a machine failed, "" when it did not."""
         poller = self._pollers.get(machine)

@@ -40,10 +40,12 @@ _reply_decoder = msgspec.json.Decoder(PollReply)
 
 
 class PollSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``hold_seconds`` is how long a borglet may keep a poll, ``timeout_seconds`` what it gets on top."""
+    """``hold_seconds`` is how long a borglet may keep a poll, ``timeout_seconds`` what it gets on top.
+    ``authorities`` is the hash of those that the cell trusts, "" where it has none."""
 
     hold_seconds: float = 2.0
     timeout_seconds: float = 2.0
+    authorities: str = ""
 
 
 class Inbox(Protocol):
@@ -116,6 +118,11 @@ class Poller:
     def generation(self) -> int:
         """The generation of the last assignment, from which whoever polls the machine next goes on."""
         return self._conversation.generation
+
+    @property
+    def authorities(self) -> str:
+        """The hash of the authorities that the borglet trusts, as it last said; "" while it has not."""
+        return self._conversation.authorities
 
     def change(self, settings: PollSettings) -> None:
         """Go by other settings from the next poll on."""
@@ -248,7 +255,8 @@ class Poller:
         return poll.done()
 
     async def _ask(self, *, hold: bool = True) -> _Answer:
-        request = self._conversation.request(self._settings.hold_seconds if hold else 0.0)
+        hold_seconds = self._settings.hold_seconds if hold else 0.0
+        request = self._conversation.request(hold_seconds, self._settings.authorities)
         reach("poll.ask")
         timeout_seconds = request.wait_seconds + self._settings.timeout_seconds
         over_at = self._clock.now().mono + timeout_seconds

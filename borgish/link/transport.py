@@ -17,6 +17,7 @@ import msgspec
 from borgish.cell.model import Machine
 from borgish.credentials import poll_token
 from borgish.errors import NotListening, Unreachable
+from borgish.tls.names import machine_name
 
 BODY_BYTES_MAX = 16 * 1024 * 1024
 CONNECT_SECONDS_MAX = 2.0
@@ -65,15 +66,22 @@ class Transport(Protocol):
 
 class HttpTransport:
     """Reaches borglets by HTTP: with the cell's ``secret``, of which their tokens are made, and by ``tls``
-    those that joined with it."""
+    those that joined with it. They are known by their names in the ``cell`` whose own authority signs them,
+    and by their hosts where it is an operator's."""
 
-    def __init__(self, secret: str, tls: ssl.SSLContext | None) -> None:
-        self._secret, self._tls = secret, tls
+    def __init__(self, secret: str, tls: ssl.SSLContext | None, cell: str = "") -> None:
+        self._secret, self._tls, self._cell = secret, tls, cell
+
+    def replace(self, tls: ssl.SSLContext) -> None:
+        """Go by another context from the next connection on."""
+        self._tls = tls
 
     def peer(self, record: Machine, permit: Callable[[], None] = lambda: None) -> "HttpPeer":
-        tls = self._tls if record.tls else None
         token = poll_token(self._secret, record.name, record.admission)
-        return HttpPeer(record.host, record.port, token, tls, permit)
+        if not record.tls:
+            return HttpPeer(record.host, record.port, token, None, permit)
+        name = machine_name(record.name, self._cell) if self._cell else ""
+        return HttpPeer(record.host, record.port, token, lambda: self._tls, permit, name)
 
 
 class Connection(asyncio.Protocol):
@@ -173,14 +181,18 @@ class HttpPeer:
         host: str,
         port: int,
         token: str,
-        tls: ssl.SSLContext | None,
+        tls: Callable[[], ssl.SSLContext | None] | None,
         permit: Callable[[], None] = lambda: None,
+        tls_name: str = "",
     ) -> None:
-        """``permit`` is called just before anything is sent, and raises when it may not be."""
+        """``tls`` gives the context of each connection, None for one in clear. ``permit`` is called just
+        before anything is sent, and raises when it may not be. ``tls_name`` is what its certificate has to
+        name; "" means its host."""
         self._permit = permit
+        self._tls_name = tls_name or None
         self.host = host
         self.port = port
-        self.tls = tls
+        self._tls = tls
         self._head = (
             f"Host: {host}:{port}\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\n"
         )
@@ -236,7 +248,10 @@ class HttpPeer:
                 return connection
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(CONNECT_SECONDS_MAX):
-            _, made = await loop.create_connection(Connection, self.host, self.port, ssl=self.tls)
+            context, name = self._tls() if self._tls else None, self._tls_name
+            _, made = await loop.create_connection(
+                Connection, self.host, self.port, ssl=context, server_hostname=name if context else None
+            )
         return made
 
     def _give_back(self, connection: Connection) -> None:

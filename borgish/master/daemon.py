@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import ssl
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import borgish
 from borgish.api import serve
 from borgish.api.app import create_app
 from borgish.api.auth import CellTokens
+from borgish.api.authority import AuthorityDoor
 from borgish.api.middleware import AuthMiddleware, Receive, Scope, Send, hosts_of
 from borgish.api.rate_limits import Limits
 from borgish.api.services import Services
@@ -23,9 +23,9 @@ from borgish.credentials import Credentials, write_private
 from borgish.errors import CellBroken, UnsafeConfiguration
 from borgish.failpoints import reach
 from borgish.ids import new_instance
-from borgish.link.transport import HttpTransport
 from borgish.master.archive import Archive
 from borgish.master.audit_log import AuditLog, Refusals
+from borgish.master.certificates import Certificates, SignedJoining
 from borgish.master.health import Metrics, holder_here, leader_health
 from borgish.master.history import History
 from borgish.master.leader import Host, Leader, Work
@@ -35,11 +35,12 @@ from borgish.master.moments import Moments
 from borgish.master.programs import Programs
 from borgish.master.reading import EVENTS_KEPT, Planner, Reader, RecentEvents
 from borgish.master.rollbacks import Rollbacks
-from borgish.master.settings import Settings, Tls
+from borgish.master.settings import Settings
 from borgish.master.step import Step
 from borgish.master.watch import WatchHub
 from borgish.store.base import Store
 from borgish.store.checkpoint_files import CheckpointFiles
+from borgish.wire.api import RotationView
 
 POISON_FILE = "poison.json"
 POISON_KEPT_MAX = 100
@@ -53,9 +54,12 @@ class Listener:
     """Where one borgmaster listens, all its life. Answers with one app, then with another: a standby's and,
     once it leads, the leader's."""
 
-    def __init__(self, app: AuthMiddleware) -> None:
+    def __init__(self, app: AuthMiddleware, limits: Limits, shown: serve.Tls | None) -> None:
+        """``shown``: its certificate, and by whose signature it knows its callers; None without TLS."""
         self.url = ""  # where it listens
         self._app = self._first = app
+        self._shown = shown
+        self._door = AuthorityDoor(self, limits, _bundle(shown))
         self._serving: serve.Serving | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -66,10 +70,12 @@ class Listener:
         """End the streams of tokens that are none any more."""
         self._app.drop_revoked()
 
-    def reload(self, tls: Tls) -> None:
-        """Show to new connections what is in these files now."""
+    def reload(self, shown: serve.Tls) -> None:
+        """Show to new connections what is in these files now. Raises OSError for what cannot be used."""
+        self._shown = shown
+        self._door.bundle = _bundle(shown)
         if self._serving is not None:
-            self._serving.reload(_shown(tls))
+            self._serving.reload(shown)
 
     def answer_with(self, app: AuthMiddleware) -> None:
         """Have another app answer what comes from now on."""
@@ -81,8 +87,7 @@ class Listener:
 
     async def open(self, settings: Settings) -> None:
         """Begin to listen. Raises what ``serve`` does."""
-        shown = _shown(settings.tls) if settings.tls else None
-        self._serving = await serve.serve(self, settings.host, settings.port, shown)
+        self._serving = await serve.serve(self._door, settings.host, settings.port, self._shown)
         self.url = self._serving.url
 
     async def stop(self) -> None:
@@ -92,8 +97,8 @@ class Listener:
             self._serving = None
 
 
-def _shown(tls: Tls) -> serve.Tls:
-    return serve.Tls(tls.certificate, tls.key, tls.ca)
+def _bundle(shown: serve.Tls | None) -> bytes:
+    return Path(shown.ca).read_bytes() if shown and shown.is_own else b""
 
 
 class PoisonRequest(msgspec.Struct, frozen=True):
@@ -149,8 +154,9 @@ class Daemon:
         address: str,
         tokens: CellTokens,
         limits: Limits,
-        tls: ssl.SSLContext | None,
+        certificates: Certificates,
         listener: Listener,
+        show_certificates: Callable[[], None],
         seen: Seen | None = None,
         files: CheckpointFiles | None = None,
         admitted: AdmitTokens | None = None,
@@ -159,6 +165,7 @@ class Daemon:
         self._tokens = tokens
         self._limits = limits
         self._listener = listener
+        self._certificates, self._show_certificates = certificates, show_certificates
         self._poison = PoisonFile(settings.folder)
         self._metrics = Metrics()
         clock = SystemClock()
@@ -167,9 +174,10 @@ class Daemon:
             new_instance(),
             credentials.secret,
             clock,
-            HttpTransport(credentials.secret, tls),
+            certificates.transport(credentials.secret),
             ScheduledHousekeeping(),
             in_thread,
+            lambda: certificates.bundle_hash,
         )
         timed, poison = self._metrics.turn, self._poison.known()
         self._leader = leader = Leader(
@@ -246,7 +254,8 @@ class Daemon:
             archive=Archive(leader.core, leader.turn, store, clock),
             hub=self._hub,
             audit=AuditLog(self._secret, leader.turn, store),
-            joining=leader,
+            joining=SignedJoining(leader, self._certificates),
+            rotate_authority=self._rotate,
             programs=Programs(leader.core, leader.turn, leader.link),
             checkpointer=leader.checkpointer,
             keeper=leader.keeper,
@@ -285,6 +294,13 @@ class Daemon:
                 self._poison.note(broken.digest, broken.message)
             except OSError as error:
                 log.error("%s cannot be written: %s", self._poison.path, error.strerror)
+
+    def _rotate(self) -> RotationView:
+        return self._certificates.rotate(self._leader.link.not_trusting, self._show_certificates)
+
+    def trust_changed(self) -> None:
+        """Tell machines which authorities the cell trusts now."""
+        self._leader.change(self._settings)
 
     def change(self, settings: Settings) -> None:
         """Go by other settings from now on; they differ only in what ``settings.LIVE`` names."""

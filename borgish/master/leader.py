@@ -73,7 +73,7 @@ class Host(msgspec.Struct, frozen=True):
     ``holder`` is what this process is called in the store, ``nonce`` a word that no other master has,
     ``secret`` what the tokens of the cell's machines are derived from. ``in_background`` has a call made
     again and again where a busy loop does not hold it up, after as many seconds as it returned, until that is
-    None; it returns what ends that.
+    None; it returns what ends that. ``authorities`` gives the hash of those that the cell trusts, if any.
     """
 
     holder: str
@@ -83,6 +83,7 @@ class Host(msgspec.Struct, frozen=True):
     transport: Transport
     housekeeping: Housekeeping
     in_background: Callable[[Callable[[], float | None]], Callable[[], None]]
+    authorities: Callable[[], str] = lambda: ""
 
 
 class Clients(Protocol):
@@ -440,7 +441,8 @@ class Leader:
         )
 
     def _poll_settings(self) -> PollSettings:
-        return PollSettings(self._settings.poll.hold_seconds, self._settings.poll.timeout_seconds)
+        poll = self._settings.poll
+        return PollSettings(poll.hold_seconds, poll.timeout_seconds, self._host.authorities())
 
 
 def _joined(request: JoinRequest, wall: float) -> Machine:

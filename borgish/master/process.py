@@ -4,7 +4,6 @@ import asyncio
 import logging
 import signal
 import socket
-import ssl
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -19,7 +18,7 @@ from borgish.cell.model import Cell
 from borgish.clock import SystemClock
 from borgish.credentials import LETTER_BOX, admin_name, admin_token_digest, make_credentials, read_credentials
 from borgish.errors import BorgishError, UnsafeConfiguration
-from borgish.link.transport import HttpTransport
+from borgish.master.certificates import Certificates
 from borgish.master.daemon import Daemon, Listener
 from borgish.master.garbage import settle
 from borgish.master.letter_box import HOST, Letters, put_away, read_letters
@@ -27,7 +26,7 @@ from borgish.master.members import MemberList
 from borgish.master.preflight import TakeOver, check_machines, seen_in_files
 from borgish.master.settings import LIVE, Settings
 from borgish.master.standby import Standby
-from borgish.reload import Hangup, Pem, changes, read_pem, reload
+from borgish.reload import Hangup, Pem, changes, reload
 from borgish.store.election import make_candidate
 from borgish.store.sql import SqlStore
 
@@ -82,20 +81,25 @@ class Process:
             settings.db_url, settings.name, settings.folder, keep, lease.ttl_seconds, settings.disk
         )
         self._standby = Standby(settings.name, self._candidate, SystemClock())
-        ca = settings.tls.ca if settings.tls else ""
-        self._members = MemberList(settings.folder, ca, settings.masters)
+        # Made at the start: files that break while it stands by must not end it when it is to lead.
+        self._certificates = Certificates(settings, SystemClock())
+        self._members = MemberList(settings.folder, self._certificates.ca_for_clients, settings.masters)
         self._store: SqlStore | None = None
         self._listener: Listener | None = None
         self._daemon: Daemon | None = None
         self._tokens: CellTokens | None = None
         self._admitting: asyncio.Task[None] | None = None
         self._limits = Limits(settings.limits, SystemClock())
-        self._pem = _read_pem(settings)
-        # Made at the start: files that break while it stands by must not end it when it is to lead.
-        self._tls = _borglet_tls(settings)
 
     async def run(self) -> None:
         """Stand by until the store is ours, then lead it."""
+        renewing = asyncio.create_task(self._certificates.keep_good(self._show))
+        try:
+            await self._stand_by_and_lead()
+        finally:
+            renewing.cancel()
+
+    async def _stand_by_and_lead(self) -> None:
         self._store = await self._standby.at_once(self._stopping, may_wait=self._may_wait)
         await self._wait_for_secrets()
         if self._store is None:  # whose tokens are good is known by a copy of the cell
@@ -115,7 +119,7 @@ class Process:
         door = AuthMiddleware(
             StandbyApp(self._standby.health), self._tokens, hosts_of(settings.host), limits=self._limits
         )
-        self._listener = Listener(door)
+        self._listener = Listener(door, self._limits, self._certificates.files)
         await self._listener.open(settings)
         self._standby.address = address = _advertised(settings, self._listener.url)
         if self._candidate.owns_folder and (words := unlisted(address, settings.masters)):
@@ -141,7 +145,7 @@ class Process:
         seen = await check_machines(
             cell,
             self._settings.folder,
-            HttpTransport(credentials.secret, self._tls),
+            self._certificates.transport(credentials.secret),
             SystemClock(),
             self._stopping,
             settle_seconds=self._settings.lease.deadline_seconds if store.has_lease else 0.0,
@@ -164,8 +168,9 @@ class Process:
             self._standby.address,
             self._tokens,
             self._limits,
-            self._tls,
+            self._certificates,
             listener,
+            self._show,
             seen,
             store.files,
             AdmitTokens(letters.tokens, letters.invitations) if letters else None,
@@ -209,7 +214,7 @@ class Process:
         def read() -> _Reading:
             new, settings = read_anew(old)  # which loads the files under [tls] into a context of its own
             letters = read_letters(settings.folder, SystemClock().now().wall)
-            return _Reading(new, settings, letters, _read_pem(settings))
+            return _Reading(new, settings, letters, self._certificates.read(settings))
 
         reload(log, read, self._apply)
 
@@ -217,7 +222,8 @@ class Process:
         """Apply what was read, and return a line for each change. Raises OSError when only the files under
         [tls] could not be applied."""
         old, settings = self._settings, found.settings
-        lines = [str(change) for change in changes(old, found.new, LIVE)] + self._pem.changes(found.pem)
+        lines = [str(change) for change in changes(old, found.new, LIVE)]
+        lines += self._certificates.pem.changes(found.pem)
         self._settings = settings
         if self._daemon is not None and found.letters:
             self._admitting = asyncio.create_task(self._admit(found.letters))
@@ -229,15 +235,17 @@ class Process:
             self._daemon.change(settings)
         if self._listener is not None:
             self._listener.drop_revoked()
-        if settings.tls is not None:
-            # Last, since only this can fail, for files that are replaced at this moment.
-            if self._listener is not None:
-                self._listener.reload(settings.tls)
-            if self._tls is not None:
-                self._tls.load_cert_chain(settings.tls.certificate, settings.tls.key)
-                self._tls.load_verify_locations(settings.tls.ca)
-            self._pem = self._pem.merged(found.pem)
+        # Last, since only this can fail, for files that are replaced at this moment.
+        self._certificates.change(settings, found.pem)
+        self._show()
         return lines
+
+    def _show(self) -> None:
+        """Show to new connections the certificate that there is now. Raises OSError."""
+        if self._listener is not None and self._certificates.files is not None:
+            self._listener.reload(self._certificates.files)
+        if self._daemon is not None:
+            self._daemon.trust_changed()
 
     async def end(self) -> None:
         """Let go of all there is."""
@@ -276,22 +284,9 @@ def unlisted(address: str, masters: Sequence[str]) -> str:
     )
 
 
-def _read_pem(settings: Settings) -> Pem:
-    return read_pem(settings.tls.certificate, settings.tls.ca) if settings.tls else Pem()
-
-
 def _set_floor(store: SqlStore, settings: Settings) -> None:
     if store.disk_space is not None and store.disk_space.floor != settings.disk:
         store.disk_space.set_floor(settings.disk)
-
-
-def _borglet_tls(settings: Settings) -> ssl.SSLContext | None:
-    """Return how borglets are known, and what they are shown."""
-    if settings.tls is None:
-        return None
-    context = ssl.create_default_context(cafile=settings.tls.ca)
-    context.load_cert_chain(settings.tls.certificate, settings.tls.key)
-    return context
 
 
 def _advertised(settings: Settings, listening: str) -> str:

@@ -22,6 +22,7 @@ from borgish.scheduler.policies import POLICIES
 from borgish.scheduler.schedule import FAILURE_DOMAINS, SchedulerSettings, SchedulerTable
 from borgish.spec.job import MACHINE
 from borgish.store.checkpoints import Retention
+from borgish.tls.files import AUTHORITY_FILE
 from borgish.vocabulary import NAME_PATTERN, TAINT_KEY_PATTERN
 from borgish.wire.bounds import is_loopback
 
@@ -159,6 +160,11 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return Path(self.state)
 
     @property
+    def has_authority(self) -> bool:
+        """Whether the cell has an authority of its own. Files under [tls] count instead of it."""
+        return (self.folder / AUTHORITY_FILE).exists()
+
+    @property
     def db_url(self) -> str:
         """The database, as SQLAlchemy names it."""
         return self.db or f"sqlite:///{self.folder / 'cell.db'}"
@@ -263,10 +269,12 @@ def _checked(path: Path, settings: Settings) -> Settings:
         raise UnsafeConfiguration(
             f"{path}: listen: '{settings.listen}' is not HOST:PORT", "write it like 127.0.0.1:7400"
         )
-    if not is_loopback(settings.host) and settings.tls is None:
+    if not is_loopback(settings.host) and settings.tls is None and not settings.has_authority:
         raise UnsafeConfiguration(
-            f"{path}: listen: {settings.listen} can be reached from other machines and there is no [tls]",
-            "listen on 127.0.0.1, or give [tls] certificate, key and ca",
+            f"{path}: listen: {settings.listen} can be reached from other machines, and the cell has neither "
+            "an authority of its own nor [tls]",
+            f"make one with `borgctl cell init --name {settings.name} --dir {settings.folder}`, or listen on "
+            "127.0.0.1",
         )
     _check_scheduling(path, settings)
     wrong, hint = wrong_with(settings.bands)

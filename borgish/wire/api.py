@@ -654,3 +654,14 @@ class ExecCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     run: Annotated[tuple[Word, ...], documented(minItems=1, maxItems=1000)]
     timeout_seconds: Annotated[float, documented(exclusiveMinimum=0, maximum=3600)] = 60.0
     program: NameOrNone = ""  # beside which of the task's programs; "": the main one
+
+
+class RotationView(msgspec.Struct, frozen=True):
+    """How far replacing the cell's authority has come: none, begun (the new one is trusted as well) or
+    switched (it signs). ``authority`` is the SHA-256 of the one that signs, ``behind`` the machines that have
+    not followed yet; ``moved``: this request went a step on."""
+
+    stage: str
+    authority: str
+    behind: tuple[str, ...] = ()
+    moved: bool = False

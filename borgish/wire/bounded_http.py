@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from borgish.tls.names import PEER, Peer, peer_of
 from borgish.wire.api import Problem
 
 HEAD_BYTES_MAX = 16 * 1024
@@ -20,14 +21,19 @@ BODY_SECONDS_MAX = 60.0
 
 
 class BoundedHttp(HttpToolsProtocol):
-    """One connection. Bytes that are neither body nor complete a head or a message are counted."""
+    """One connection. Bytes that are neither body nor complete a head or a message are counted.
 
+    Whom the certificate of its caller names is in the state of each request's scope, as ``PEER``.
+    """
+
+    _peer: Peer | None = None
     _loose_bytes = 0
     _got_on = False
     _deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:  # uvloop's transports are not asyncio's
         super().connection_made(transport)
+        self._peer = peer_of(transport.get_extra_info("peercert"))
         self._finish_within(HEAD_SECONDS_MAX)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -46,6 +52,8 @@ class BoundedHttp(HttpToolsProtocol):
         if self._deadline is None:
             self._finish_within(HEAD_SECONDS_MAX)
         super().on_message_begin()
+        if self._peer is not None:
+            self.scope["state"][PEER] = self._peer
 
     def on_headers_complete(self) -> None:
         self._got_on = True

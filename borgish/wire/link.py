@@ -167,6 +167,7 @@ class PollRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     assignment: Assignment | None = None
     leader: Leader = UNKNOWN
     echo: float = 0.0  # 0: none
+    authorities: str = ""  # the hash of those that the cell trusts (``tls.bundle``); "": it has none
 
 
 class Exit(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -285,6 +286,7 @@ class PollReply(msgspec.Struct, frozen=True, omit_defaults=True):
     report: Report | None = None
     usage: tuple[Usage, ...] = ()
     stamp: float = 0.0  # when it was sent: seconds on the machine's CLOCK_BOOTTIME; 0: it does not say
+    authorities: str = ""  # the hash of those that it trusts, once the first has signed its certificate
 
 
 class HeadReply(msgspec.Struct, frozen=True):
@@ -303,7 +305,8 @@ class HeadReply(msgspec.Struct, frozen=True):
 class JoinRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     """A borglet asks to be in the cell: ``POST /v1/machines`` with the join token.
 
-    ``poll_token`` proves that it is the machine it was, when it has joined before.
+    ``poll_token`` proves that it is the machine it was, when it has joined before. ``to_sign`` is a request
+    to sign (PKCS #10, in PEM) of a machine whose certificate is due, or that has none yet.
     """
 
     machine: str
@@ -314,14 +317,20 @@ class JoinRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     facts: Facts
     poll_token: str = ""
     tls: bool = False
+    to_sign: str = ""
 
 
-class JoinReply(msgspec.Struct, frozen=True):
-    """The cell's answer: the token with which the master will poll. Kept by the borglet, 0600."""
+class JoinReply(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The cell's answer: the token with which the master will poll. Kept by the borglet, 0600.
+
+    ``certificate`` answers a request to sign; ``authorities`` are those that the cell trusts. Both in PEM.
+    """
 
     cell: str
     machine: str
     poll_token: str
+    certificate: str = ""
+    authorities: str = ""
 
 
 class ExecRequest(msgspec.Struct, frozen=True, omit_defaults=True):

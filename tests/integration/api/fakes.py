@@ -32,7 +32,7 @@ from borgish.master.health import Metrics, leader_health
 from borgish.master.history import LOOKED_AT_MAX, Walk
 from borgish.master.watch import WatchHub
 from borgish.spec.job import JobSpec
-from borgish.wire.api import Accepted, AsOf, CheckpointView, EventView, RefusalView
+from borgish.wire.api import Accepted, AsOf, CheckpointView, EventView, RefusalView, RotationView
 from borgish.wire.api_access import AuditVerdict
 from borgish.wire.api_past import (
     CheckpointDetail,
@@ -68,6 +68,7 @@ class FakeMaster:
     def __init__(self) -> None:
         self.reset()
         self.services = Services(
+            rotate_authority=lambda: RotationView("begun", "0" * 64, moved=True),
             inbox=self,
             reader=self,
             planner=self,

@@ -16,7 +16,7 @@ from tests.unit.cli.conftest import Run
 from tests.unit.cli.samples import FakeMaster, job, task
 
 ROOT = Path(borgish.__file__).resolve().parent.parent
-SLOW = ("numpy", "rich", "sqlalchemy", "litestar", "asyncio", "yaml", "docker", "psutil")
+SLOW = ("numpy", "rich", "sqlalchemy", "litestar", "asyncio", "yaml", "docker", "psutil", "cryptography")
 
 
 def borgctl(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -32,6 +32,14 @@ def borgctl(*arguments: str, **environment: str) -> subprocess.CompletedProcess[
         env=os.environ | {"PYTHONPATH": str(ROOT)} | environment,
         check=False,
     )
+
+
+def test_daemons_on_loopback_import_nothing_that_signs() -> None:
+    script = (
+        "import borgish.master.process, borgish.borglet.main, sys; sys.exit('cryptography' in sys.modules)"
+    )
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    assert subprocess.run([sys.executable, "-c", script], timeout=60, env=environment).returncode == 0
 
 
 def test_a_short_command_imports_nothing_slow(master: FakeMaster, tmp_path: Path) -> None:

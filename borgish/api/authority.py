@@ -1,0 +1,57 @@
+"""``/v1/authority``: show the cell's authorities to whoever asks, and replace the one that signs.
+
+What is shown is compared with a join token. It needs no token, for it is asked before one may be shown, so it
+is outside of the API's door. All masters answer it, standbys too.
+"""
+
+from http import HTTPStatus
+
+from litestar import post
+
+from borgish.api.auth import POLICY, Policy
+from borgish.api.errors import encode, headers_of, problem_of
+from borgish.api.middleware import App, Receive, Scope, Send
+from borgish.api.rate_limits import Limits
+from borgish.api.request import ApiRequest
+from borgish.errors import BorgishError, NotFound
+from borgish.tls.pinning import AUTHORITY_PATH
+from borgish.wire.api import RotationView
+
+
+@post("/v1/authority/rotate", opt={POLICY: Policy.ADMIN}, status_code=200)
+async def rotate(request: ApiRequest) -> RotationView:
+    """Go one step on with replacing the cell's authority, once every machine has followed the last step."""
+    view: RotationView = request.services.rotate_authority()
+    return view
+
+
+AUTHORITY = (rotate,)
+
+
+class AuthorityDoor:
+    """ASGI around an app. ``bundle`` is what is shown, in PEM; b"" where the cell has no authority."""
+
+    def __init__(self, app: App, limits: Limits, bundle: bytes) -> None:
+        self._app, self._limits = app, limits
+        self.bundle = bundle
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or (scope["method"], scope["path"]) != ("GET", AUTHORITY_PATH):
+            await self._app(scope, receive, send)
+            return
+        try:
+            self._limits.unauthenticated((scope.get("client") or ("nowhere",))[0])
+            if not self.bundle:
+                raise NotFound("this cell has no authority", "`borgctl cell init` makes a cell that has one")
+        except BorgishError as refused:
+            body, headers = encode(problem_of(refused))
+            await _answer(send, refused.status, body, headers + headers_of(refused))
+            return
+        kind = (b"content-type", b"application/x-pem-file")
+        length = (b"content-length", b"%d" % len(self.bundle))
+        await _answer(send, HTTPStatus.OK, self.bundle, [kind, length])
+
+
+async def _answer(send: Send, status: int, body: bytes, headers: list[tuple[bytes, bytes]]) -> None:
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,300 @@
+"""A cell with an authority of its own, as on hosts of their own: made, joined, run, renewed, attacked."""
+
+import http.client
+import json
+import os
+import re
+import secrets
+import shutil
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from borgish.cli import init
+from borgish.cli.borgctl import run
+from borgish.client import Client, quoted
+from borgish.clock import SystemClock
+from borgish.credentials import post_token
+from borgish.errors import Unreachable
+from borgish.join_token import JoinToken
+from borgish.tls.authority import Authority, describe, new_key, request_to_sign
+from borgish.tls.contexts import caller
+from borgish.tls.folder import read_authority
+from borgish.tls.https import MasterConnection
+from borgish.tls.names import machine_name
+from borgish.wire.api import MachineView
+from tests.forked import Forked
+from tests.ports import free_port
+
+SECONDS_MAX = 60.0
+DAY = 86400.0
+JOB = 'name: hello\nrun: [sleep, "600"]\nresources: {cpu: 10m, ram: 16MiB, disk: 1MiB}\n'
+
+
+def daemon(module: str, arguments: list[object], log: Path) -> Forked:
+    with log.open("ab") as out, open(os.devnull, "rb") as nothing:
+        return Forked(module, [str(argument) for argument in arguments], (nothing, out, out))
+
+
+class Place:
+    """A cell's folder and one machine's, the daemons of both, and what people do there."""
+
+    def __init__(self, folder: Path) -> None:
+        self.cell, self.machine = folder / "cell", folder / "m1"
+        self.port, self.machine_port = free_port(), free_port()
+        self.cell.mkdir()
+        init.make(self.cell, "c1", f"127.0.0.1:{self.port}")
+        self.url = f"https://127.0.0.1:{self.port}"
+        self.daemons: list[Forked] = []
+        self.tokens = [self._token(), self._token()]  # by which machines may join
+
+    @property
+    def authority(self) -> Authority:
+        return read_authority(self.cell)
+
+    def _token(self) -> JoinToken:
+        token = JoinToken(self.authority.sha256, secrets.token_urlsafe(32))
+        post_token(self.cell, token.secret, "m1", "join", "m1")
+        return token
+
+    def master(self) -> None:
+        arguments = ["--config", self.cell / "cell.toml"]
+        self.daemons.append(daemon("borgish.master.main", [*arguments], self.cell / "log"))
+
+    def join(self, token: object, *options: object) -> int:
+        """Join without starting; return the exit code. What is said is in the log."""
+        where = ["--listen", f"127.0.0.1:{self.machine_port}", "--name", "m1", "--dir", self.machine]
+        arguments = ["join", self.url, token, *where, "--no-start", *options]
+        return daemon("borgish.borglet.main", arguments, self.log).wait(SECONDS_MAX)
+
+    @property
+    def log(self) -> Path:
+        return self.cell / "m1.log"
+
+    def borglet(self) -> None:
+        config = ["--config", self.machine / "borglet.toml"]
+        self.daemons.append(daemon("borgish.borglet.main", [*config], self.log))
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Run the master, and end all there is in the end."""
+        self.master()
+        try:
+            until(lambda: self.borgctl("status") == 0, self.cell / "log")
+            yield
+        finally:
+            for process in reversed(self.daemons):
+                process.send_signal(signal.SIGTERM)
+            codes = [process.wait(SECONDS_MAX) for process in self.daemons]
+            if (self.machine / "borglet.toml").exists():
+                stop = ["--config", self.machine / "borglet.toml", "--stop-all"]
+                daemon("borgish.borglet.main", [*stop], self.log).wait(SECONDS_MAX)
+        assert set(codes) == {0}, (self.cell / "log").read_text() + self.log.read_text()
+
+    def borgctl(self, *arguments: object) -> int:
+        return run(["--dir", str(self.cell), *map(str, arguments)])
+
+    def hears(self) -> bool:
+        """Whether the master has heard the machine."""
+        try:
+            machine = Client.find(self.cell).get(quoted("machines", "m1"), None, MachineView)
+        except Unreachable:
+            return False
+        return machine.answering and machine.heard_seconds_ago is not None
+
+    def calling(self, certificate: str) -> MasterConnection:
+        """Return a connection to the master of who has a certificate."""
+        trust = caller(str(self.cell / "authority.pem"), certificate)
+        return MasterConnection("127.0.0.1", self.port, SECONDS_MAX, trust)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    made = Place(tmp_path)
+    with made.running():
+        yield made
+
+
+def until(holds: Callable[[], bool], log: Path) -> None:
+    deadline = SystemClock().now().mono + SECONDS_MAX
+    while not holds():
+        assert SystemClock().now().mono < deadline, log.read_text()
+        time.sleep(0.05)
+
+
+def asking(machine: str) -> dict[str, object]:
+    """Return what a machine says when it joins."""
+    capacity = {"cpu_millis": 1000, "ram_bytes": 2**30, "disk_bytes": 2**30}
+    facts = {"capacity": capacity, "attributes": {}, "runtimes": [], "ports_low": 20000, "ports_high": 20999}
+    where = {"host": "127.0.0.1", "port": 1, "boot_id": "b", "instance": "i"}
+    return {"machine": machine, **where, "facts": facts}
+
+
+def signed(place: Place, days_ago: float) -> bytes:
+    """Return a certificate of m1 that the cell's authority signed so long ago, with its key."""
+    key, then = new_key(), SystemClock().now().wall - days_ago * DAY
+    return place.authority.sign_machine("c1", "m1", request_to_sign(key, "m1"), then) + key
+
+
+def test_a_machine_joins_runs_and_renews(
+    place: Place, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    capfd.readouterr()
+    assert place.borgctl("machine", "invite", "m1") == 0
+    borglet, join, url, token, *named = capfd.readouterr().out.split()
+    assert [borglet, join, url, *named] == ["borglet", "join", place.url, "--name", "m1"]
+    assert place.join(token) == 0, place.log.read_text()
+    for path in place.machine.rglob("*"):
+        assert path.stat().st_mode & 0o077 == 0, path
+    place.borglet()
+    until(place.hears, place.log)
+    (place.cell / "job.yaml").write_text(JOB)
+    assert place.borgctl("job", "submit", "--settle", "0", place.cell / "job.yaml") == 0
+    assert place.borgctl("task", "exec", "hello/0", "--", "echo", "over tls") == 0
+    assert "over tls" in capfd.readouterr().out
+
+    file = place.machine / "state" / "machine.pem"
+    older = signed(place, days_ago=25)
+    file.write_bytes(older)
+    until(lambda: file.read_bytes() != older, place.log)
+    assert describe(file.read_bytes()).validity.ends > SystemClock().now().wall + 29 * DAY
+    assert place.borgctl("task", "exec", "hello/0", "--", "echo", "still") == 0
+
+    elsewhere = ["--url", place.url, "--token-file", str(place.cell / "tokens" / "admin.token"), "status"]
+    assert run(elsewhere) == 4
+    monkeypatch.setenv("BORGISH_CA", str(place.cell / "authority.pem"))
+    assert run(elsewhere) == 0
+
+    ended = place.daemons.pop(0)
+    ended.send_signal(signal.SIGTERM)
+    assert ended.wait(SECONDS_MAX) == 0
+    place.master()
+    until(place.hears, place.cell / "log")
+
+
+def test_a_machine_joins_a_cell_without_an_authority_on_the_same_host(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    shutil.rmtree(place.cell)
+    place.cell.mkdir()
+    place.url = f"http://127.0.0.1:{place.port}"
+    (place.cell / "cell.toml").write_text(f'name = "c1"\nlisten = "127.0.0.1:{place.port}"\n')
+    secret = secrets.token_urlsafe(32)
+    post_token(place.cell, secret, "m1", "join", "m1")
+    with place.running():
+        assert place.join(JoinToken("", secret)) == 0, place.log.read_text()
+        place.borglet()
+        until(place.hears, place.log)
+
+
+def test_the_authority_is_replaced_and_no_task_is_touched(
+    place: Place, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert place.join(place.tokens.pop()) == 0, place.log.read_text()
+    place.borglet()
+    until(place.hears, place.log)
+    told = JOB.replace('[sleep, "600"]', '[sh, -c, "echo $$ > pid; exec sleep 600"]')
+    (place.cell / "job.yaml").write_text(told)
+    assert place.borgctl("job", "submit", "--settle", "0", place.cell / "job.yaml") == 0
+    pid = ["task", "exec", "hello/0", "--", "cat", "pid"]
+    capfd.readouterr()
+    assert place.borgctl(*pid) == 0
+    before, old, held = capfd.readouterr().out, place.authority, signed(place, days_ago=0)
+    assert place.borgctl("cell", "rotate-authority") == 0
+    said = capfd.readouterr().out
+    assert said.splitlines() == [
+        "the new authority is trusted, the old one signs",
+        "the new authority signs, the old one is trusted",
+        "the old authority is trusted no more",
+        f"authority: {place.authority.sha256}",
+    ]
+    assert place.authority.sha256 != old.sha256
+    assert place.borgctl(*pid) == 0
+    assert capfd.readouterr().out == before
+    assert place.borgctl("why", "hello/0") == 0
+
+    stolen = place.cell / "held.pem"
+    stolen.write_bytes(held)
+    answer = b""
+    with closing(place.calling(str(stolen))) as connection, suppress(OSError, http.client.HTTPException):
+        connection.request("POST", "/v1/machines", json.dumps(asking("m1")))
+        answer = connection.getresponse().read()
+    assert not answer
+    assert place.join(place.tokens.pop()) == 4
+    assert "shows another authority" in place.log.read_text()
+
+
+def test_a_stolen_certificate_opens_nothing_but_its_joining(
+    place: Place, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert place.join(place.tokens.pop()) == 0, place.log.read_text()
+    stolen = str(place.machine / "state" / "machine.pem")
+    admin = {"Authorization": f"Bearer {(place.cell / 'tokens' / 'admin.token').read_text().strip()}"}
+    with closing(place.calling(stolen)) as connection:
+        connection.request("GET", "/v1/openapi.json", headers=admin)
+        paths = json.loads(connection.getresponse().read())["paths"]
+        asked = 0
+        for path, methods in paths.items():
+            for method in methods:
+                connection.request(method.upper(), re.sub(r"\{[^}]+\}", "1", path), "{}")
+                response = connection.getresponse()
+                response.read()
+                assert response.status in (401, 403, 429), (method, path, response.status)
+                asked += 1
+        assert asked > 50
+        member = json.loads((place.machine / "state" / "membership.json").read_bytes())["poll_token"]
+        for machine, status in (("m2", 403), ("m1", 200)):
+            headers = {"Authorization": f"Bearer bgm_m1.{member}"}
+            body = json.dumps(asking(machine) | {"poll_token": member})
+            connection.request("POST", "/v1/machines", body, headers)
+            response = connection.getresponse()
+            response.read()
+            assert response.status == status
+
+
+def test_a_borglet_admits_the_cells_masters_alone(place: Place) -> None:
+    assert place.join(place.tokens.pop()) == 0, place.log.read_text()
+    place.borglet()
+    until(place.hears, place.log)
+    state = place.machine / "state"
+    token = json.loads((state / "membership.json").read_bytes())["poll_token"]
+    for shown, status in ((state / "machine.pem", b"403"), (place.cell / "master.pem", b"200")):
+        trust, where = caller(str(state / "authority.pem"), str(shown)), ("127.0.0.1", place.machine_port)
+        with trust.wrap_socket(
+            socket.create_connection(where), server_hostname=machine_name("m1", "c1")
+        ) as connection:
+            head = f"GET /v1/head HTTP/1.1\r\nHost: m1\r\nAuthorization: Bearer {token}\r\n\r\n"
+            connection.sendall(head.encode())
+            assert connection.recv(4096).split()[1] == status
+
+
+def test_what_is_wrong_with_an_invitation_is_said(place: Place) -> None:
+    token = place.tokens.pop()
+    assert place.join(JoinToken("0" * 64, token.secret)) == 4
+    assert "shows another authority" in place.log.read_text()
+    assert not place.machine.exists()
+    assert place.join(JoinToken(token.authority, "x" * 43)) == 4
+    assert "refused the invitation of machine" in place.log.read_text()
+    assert place.join("BG1nonsense") == 2
+    assert place.join(token, "--name", "another") == 1
+    assert "is machine" in place.log.read_text()
+    assert place.join(token) == 0, place.log.read_text()
+
+
+def test_a_machine_that_was_away_for_too_long_says_the_way_back(place: Place) -> None:
+    assert place.join(place.tokens.pop()) == 0, place.log.read_text()
+    (place.machine / "state" / "machine.pem").write_bytes(signed(place, days_ago=31))
+    place.borglet()
+    until(
+        lambda: "is over. Make an invitation by `borgctl machine invite m1`" in place.log.read_text(),
+        place.log,
+    )
+    place.daemons[-1].send_signal(signal.SIGTERM)
+    place.daemons[-1].wait(SECONDS_MAX)
+    assert place.join(place.tokens.pop()) == 0, place.log.read_text()
+    place.borglet()
+    until(place.hears, place.log)
