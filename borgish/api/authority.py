@@ -21,6 +21,7 @@ from borgish.wire.api import RotationView
 @post("/v1/authority/rotate", opt={POLICY: Policy.ADMIN}, status_code=200)
 async def rotate(request: ApiRequest) -> RotationView:
     """Go one step on with replacing the cell's authority, once every machine has followed the last step."""
+    await request.note("rotate authority", "")
     view: RotationView = request.services.rotate_authority()
     return view
 

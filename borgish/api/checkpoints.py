@@ -38,6 +38,7 @@ async def create_checkpoint(request: ApiRequest) -> CheckpointView:
     name = (await request.json_as(CheckpointRequest)).name
     if name:
         _check_name(name)
+    await request.note("create checkpoint", name)
     return await request.services.checkpointer.make(f"asked for by {request.user.name}", name)
 
 
@@ -54,6 +55,7 @@ async def import_checkpoint(request: ApiRequest, name: CheckpointName = "") -> I
     file, services = await request.body(), request.services
     check_ample(services.free_space())
     head = await services.reader.read(lambda reading: reading.cell.position)
+    await request.note("import checkpoint", name)
     return await services.keeper.take_in(file, name, head, request.user.name)
 
 
@@ -78,6 +80,7 @@ async def checkpoint_body(
 ) -> Response[bytes]:
     """Hand out a checkpoint: a mark, a line of JSON with its SHA-256, and the body as stored."""
     head = await request.services.reader.read(lambda reading: reading.cell.position)
+    await request.note("export checkpoint", str(position))
     file = await request.services.keeper.file(position, head if journal else 0)
     return Response(file, media_type="application/octet-stream")
 
@@ -86,6 +89,7 @@ async def checkpoint_body(
 async def delete_checkpoint(request: ApiRequest, position: Position) -> CheckpointView:
     """Let go of a checkpoint. The last good one stays."""
     check_writable(request.services.free_space())
+    await request.note("delete checkpoint", str(position))
     return await request.services.keeper.delete(position, request.user.name)
 
 

@@ -1,5 +1,7 @@
 """``/v1/crons``: list, show, set, pause, resume, run, remove."""
 
+from functools import partial
+
 from litestar import get, post
 
 from borgish.api.auth import POLICY, Policy, check_owner, may_see_inside
@@ -42,14 +44,16 @@ async def list_crons(
 async def show_cron(request: ApiRequest, user: Owner, name: JobName) -> CronDetail:
     """Show a cron: its next times, its runs, and the job that each of them is. Values of its environment are
     shown as those of a job."""
-    secrets = may_see_inside(request.user, user)
 
-    def view(reading: Reading) -> CronDetail:
+    def view(reading: Reading, *, secrets: bool = False) -> CronDetail:
         cron = find_cron(reading.cell, job_key(user, name))
         request.tag(cron.generation)
         return cron_detail(reading.cell, cron, reading.now, secrets=secrets)
 
-    return await request.read(view)
+    if not may_see_inside(request.user, user):
+        return await request.read(view)
+    shown = await request.read(partial(view, secrets=True))
+    return await request.noted_values(shown, shown.spec, view)
 
 
 @post(

@@ -137,6 +137,7 @@ async def stream_archive(request: ApiRequest, since: Since = "", until: Until = 
     first, last = moment(since, "since", now), moment(until, "until", now)
     if first is not None and last is not None and first > last:
         raise Invalid("since is after until", "Swap the two")
+    await request.note("export archive", "")
     return Stream(await request.services.archive.begin(first, last), media_type="application/x-ndjson")
 
 

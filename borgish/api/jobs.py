@@ -1,5 +1,7 @@
 """``/v1/jobs`` and ``/v1/plan``: submit, plan, list, show, kill, restart, scale."""
 
+from functools import partial
+
 from litestar import get, post
 
 from borgish.api.auth import POLICY, Policy, check_owner, may_see_inside
@@ -94,15 +96,17 @@ async def list_jobs(request: ApiRequest, limit: Limit = LIMIT_MAX, after: After 
 @get("/v1/jobs/{user:str}/{name:str}", opt={POLICY: Policy.READ, AT: True, ETAG: True})
 async def show_job(request: ApiRequest, user: Owner, name: JobName) -> JobDetail:
     """Show a job. Values of its environment are shown to its user and to admins only."""
-    secrets = may_see_inside(request.user, user)
 
-    def view(reading: Reading) -> JobDetail:
+    def view(reading: Reading, *, secrets: bool = False) -> JobDetail:
         job = find_job(reading.cell, job_key(user, name))
         request.tag(job.generation)
         refusals = reading.refusals.get(job.key, ())
         return job_detail(reading.cell, reading.observed, job, refusals, reading.now, secrets=secrets)
 
-    return await request.read(view)
+    if not may_see_inside(request.user, user):
+        return await request.read(view)
+    shown = await request.read(partial(view, secrets=True))
+    return await request.noted_values(shown, shown.spec, view)
 
 
 @get("/v1/jobs/{user:str}/{name:str}/versions", opt={POLICY: Policy.READ, AT: True})
@@ -124,13 +128,15 @@ async def show_version(
     request: ApiRequest, user: Owner, name: JobName, version: VersionNumber
 ) -> VersionDetail:
     """Show one specification of a job. Values of its environment are shown as those of a job."""
-    secrets = may_see_inside(request.user, user)
 
-    def view(reading: Reading) -> VersionDetail:
+    def view(reading: Reading, *, secrets: bool = False) -> VersionDetail:
         job = find_job(reading.cell, job_key(user, name))
         return version_detail(job, version, reading.cell.rules.bands, secrets=secrets)
 
-    return await request.read(view)
+    if not may_see_inside(request.user, user):
+        return await request.read(view)
+    shown = await request.read(partial(view, secrets=True))
+    return await request.noted_values(shown, shown.spec, view)
 
 
 @post(

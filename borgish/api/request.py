@@ -22,8 +22,9 @@ from borgish.cell.commands import Command
 from borgish.cell.crons import Cron
 from borgish.cell.generations import Outdated
 from borgish.cell.model import Cell, Job, Machine
-from borgish.errors import BorgishError, Invalid, Mistake, NotFound
+from borgish.errors import BorgishError, Invalid, Mistake, NotFound, StoreFull
 from borgish.failpoints import reach
+from borgish.spec.job import JobSpec
 from borgish.spec.mistakes import one_edit_away
 from borgish.text import first_line, span
 from borgish.vocabulary import job_key
@@ -155,6 +156,18 @@ class ApiRequest(Request[Principal, None, State]):
         who, source = self.user, self.asker.source
         note = AuditNote(0.0, who.name, who.role, who.token[:ID_CHARACTERS], source, action, about)
         await self.services.inbox.note(note)
+
+    async def noted_values(self, shown: T, spec: JobSpec, hidden: Callable[[Reading], T]) -> T:
+        """Return what is shown with the values of a job's environment, which the audit log is told of where
+        they are somebody else's; where it cannot be told, what shows them ``hidden``."""
+        there = spec.env or any(override.env for override in spec.overrides.values())
+        if not there or self.user.owns(spec.user):
+            return shown
+        try:
+            await self.note("environment", spec.key)
+        except StoreFull:
+            return await self.read(hidden)
+        return shown
 
     async def command(self, command: Command) -> Accepted:
         """Hand a command to the master in the name of who asks."""
