@@ -80,10 +80,11 @@ class CellTokens:
         return used
 
     def _member(self, cell: Cell, token: str) -> Principal | None:
-        """Return the machine that a token is of. Only of one in the cell: who was removed is invited anew."""
+        """Return the machine that a token is of. Only of one in the cell: who was removed is invited anew.
+        One that was revoked is told so, when it wants to join."""
         name, _, proof = token.removeprefix(MEMBER).partition(".")
         there = cell.machines.get(name)
-        if there is None or there.revoked_at:
+        if there is None:
             return None
         right = poll_token(self._secret, name, there.admission)
         return Principal(name, Role.JOIN, machine=name) if hmac.compare_digest(right, proof) else None

@@ -113,7 +113,7 @@ def change_members(cell: Cell, _o: Observed, command: ChangeMembers, _actor: str
             raise NotFound(f"{user} is not in {group.name}", f"in it are {_named(group.members)}")
     members = tuple(sorted({*group.members, *command.add} - {*command.remove}))
     events = (GroupSet(msgspec.structs.replace(group, members=members)),) * (members != group.members)
-    return Decision(events, group.name, f"in {group.name} are {_named(members)}")
+    return Decision(events, group.name, f"members of {group.name}: {_named(members)}")
 
 
 def change_grants(cell: Cell, _o: Observed, command: ChangeGrants, _actor: str, _now: Now) -> Decision:
@@ -188,7 +188,7 @@ def create_token(cell: Cell, _o: Observed, command: CreateToken, _actor: str, no
             f"{token.user} may not submit to {', '.join(too_much)}",
             f"grant it first: `borgctl user grant {token.user} {too_much[0]}`",
         )
-    expires = f", for {span(token.expires_at - now.wall)}" if token.expires_at else ", without an end"
+    expires = f", for {span(token.expires_at - token.at)}" if token.expires_at else ", without an end"
     bands = f", in {' and '.join(token.bands)} alone" if token.bands else ""
     text = f"token {token.id} stands for {token.user} as {token.role}{bands}{expires}"
     return Decision((TokenCreated(token),), token.id, text)
@@ -271,7 +271,7 @@ def invite(cell: Cell, _o: Observed, command: InviteMachine, _actor: str, now: N
         notes = (f"{there.name} is in the cell{up}: whoever joins by this takes its place",)
     events = (*_over(cell.access, now.wall), MachineInvited(invitation))
     whom = invitation.machine or (f"{invitation.uses} machines" if invitation.uses > 1 else "one machine")
-    text = f"invitation {invitation.id} is for {whom}, for {span(left)}"
+    text = f"invitation {invitation.id} is for {whom}, for {span(invitation.expires_at - invitation.at)}"
     return Decision(events, invitation.id, text, notes)
 
 

@@ -188,6 +188,7 @@ def create_token(
 
     It holds 90 days, that of an admin one day, unless `--for` says otherwise.
     """
+    from borgish.cli.invite import authority_of, url_for_others
     from borgish.cli.screen import print_err, print_out
     from borgish.credentials import write_private
     from borgish.ids import new_token
@@ -207,9 +208,11 @@ def create_token(
     if to is not None:
         write_private(to, token + "\n")
         _say(accepted)
-        return
-    print_err(accepted.text)
-    print_out(token)
+    else:
+        print_err(accepted.text)
+        print_out(token)
+    if authority := authority_of(client):
+        print_err(f"to use it elsewhere: borgctl login {url_for_others(client)} --authority {authority}")
 
 
 def _seconds(text: str) -> float | None:

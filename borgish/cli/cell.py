@@ -48,23 +48,48 @@ def login(
         typer.Option("--token-file", metavar="FILE", help="The token. Default: it is asked for, or read."),
     ] = None,
     name: Annotated[str, typer.Option("--name", help="What to call it. Default: the cell's name.")] = "",
+    authority: Annotated[
+        str,
+        typer.Option(
+            "--authority", metavar="HASH", help="Of the cell's authority, as `token create` prints it."
+        ),
+    ] = "",
 ) -> None:
     """Keep a token for a cell, and work with it from now on.
 
     The token is read from a file, from a pipe, or asked for; never from the command line, where others of
-    this host could see it.
+    this host could see it. By https the authority that answers is compared with --authority before the
+    token is sent.
     """
-    from borgish.cli.screen import print_out
+    import tempfile
+
     from borgish.cli.session import read_token
+    from borgish.tls.pinning import fetch_authority
+
+    token = read_token(token_file) if token_file else _ask_token()
+    if url.startswith("https://") and not authority and "BORGISH_CA" not in os.environ:
+        raise Invalid(
+            "nothing says by which authority the cell is known",
+            "give --authority HASH, which `borgctl token create` prints, or BORGISH_CA with its file",
+        )
+    with tempfile.TemporaryDirectory(prefix="borgctl-") as folder:
+        ca = Path(os.environ.get("BORGISH_CA", "") or Path(folder) / "authority.pem")
+        if authority:
+            ca = Path(folder) / "authority.pem"
+            ca.write_bytes(fetch_authority(url, authority.lower()))
+        known = ca.read_text("utf-8") if ca.exists() else ""
+        _log_in(url, token, name, str(ca) if known else "", known)
+
+
+def _log_in(url: str, token: str, name: str, ca: str, authority: str) -> None:
+    from borgish.cli.screen import print_out
     from borgish.client import Client
     from borgish.wire.api import HealthView, WhoamiView
 
-    token = read_token(token_file) if token_file else _ask_token()
-    ca = os.environ.get("BORGISH_CA", "")
     client = Client(url, token, ca, token_source="what you gave")  # noqa: S106 - words of a hint
     whoami = client.get("/v1/whoami", None, WhoamiView)
     cell = name or client.get("/v1/health", None, HealthView).cell
-    _keep(_checked(cell), url, token, Path(ca).read_text("utf-8") if ca else "")
+    _keep(_checked(cell), url, token, authority)
     _choose(cell)
     print_out(f"logged in to {cell} as {whoami.name} ({whoami.role}); commands go there from now on")
 

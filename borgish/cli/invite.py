@@ -54,10 +54,22 @@ def invite(
     for note in accepted.notes:
         print_err(f"note: {note}")
     named = f" --name {name}" if name else ""
-    print_out(f"borglet join {client.url} {JoinToken(_authority(client), secret)}{named}")
+    print_out(f"borglet join {url_for_others(client)} {JoinToken(authority_of(client), secret)}{named}")
 
 
-def _authority(client: "Client") -> str:
+def url_for_others(client: "Client") -> str:
+    """Return where other hosts reach the master: not by loopback, where it listens elsewhere, too."""
+    from urllib.parse import urlsplit
+
+    from borgish.wire.api import HealthView
+    from borgish.wire.bounds import is_loopback
+
+    if not is_loopback(urlsplit(client.url).hostname or ""):
+        return client.url
+    return client.get("/v1/health", None, HealthView).address or client.url
+
+
+def authority_of(client: "Client") -> str:
     """Return the hash of the cell's authority; "" where it has none."""
     from borgish.errors import NotFound
     from borgish.tls.bundle import authorities_in, authority_hash

@@ -39,7 +39,7 @@ def machine_view(
         taints=tuple(
             TaintView(taint.key, taint.effect, instant(taint.since), taint.value) for taint in machine.taints
         ),
-        answering=seen.is_answering,
+        answering=seen.is_answering and not machine.revoked_at,
         generation=machine.generation,
         drains=tuple(map(_drain, machine.drains)),
         staying=tuple(_staying(cell, observed, machine, drains or Drains(cell, observed, now))),

@@ -17,6 +17,7 @@ import pytest
 
 from borgish.cli import init
 from borgish.cli.borgctl import run
+from borgish.cli.lookup import every_task
 from borgish.client import Client, quoted
 from borgish.clock import SystemClock
 from borgish.credentials import post_token
@@ -175,6 +176,61 @@ def test_a_machine_joins_runs_and_renews(
     assert ended.wait(SECONDS_MAX) == 0
     place.master()
     until(place.hears, place.cell / "log")
+
+
+def test_a_revoked_machine_is_out_with_what_it_streams_until_it_is_invited(
+    place: Place, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert place.join(place.tokens[0]) == 0, place.log.read_text()
+    place.borglet()
+    until(place.hears, place.log)
+    (place.cell / "job.yaml").write_text(JOB)
+    assert place.borgctl("job", "submit", "--settle", "0", place.cell / "job.yaml") == 0
+    with closing(Client.find(place.cell)) as client:
+        (name,) = (task.name for task in every_task(client))
+        following = client.stream(quoted("tasks", *name.split("/"), "logs"), {"follow": True})
+        assert place.borgctl("machine", "revoke", "m1") == 0
+        with suppress(Unreachable):
+            list(following)  # it ends
+    before = len(place.log.read_text())
+    place.daemons[-1].send_signal(signal.SIGTERM)
+    assert place.daemons.pop().wait(SECONDS_MAX) == 0
+    place.borglet()
+    until(lambda: "m1 was revoked" in place.log.read_text()[before:], place.log)
+    assert not place.hears()
+    capfd.readouterr()
+    assert place.borgctl("machine", "invite", "m1") == 0
+    token = capfd.readouterr().out.split()[3]
+    place.daemons[-1].send_signal(signal.SIGTERM)
+    assert place.daemons.pop().wait(SECONDS_MAX) == 0
+    assert place.join(token) == 0, place.log.read_text()
+    place.borglet()
+    until(place.hears, place.log)
+
+
+def test_a_login_sends_the_token_to_the_cell_whose_authority_was_named_alone(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    file = tmp_path / "admin.token"
+    assert place.borgctl("token", "create", "--role", "admin", "--user", "eve", "--to", file) == 0
+    (line,) = (line for line in capfd.readouterr().err.splitlines() if "borgctl login" in line)
+    words = line.partition("borgctl ")[2].split()
+    assert words == ["login", place.url, "--authority", place.authority.sha256]
+    given = ["--token-file", str(file)]
+    assert run(["login", place.url, *given]) == 2
+    assert run(["login", place.url, "--authority", "0" * 64, *given]) == 4
+    assert "the token was not sent" in capfd.readouterr().err
+    assert run([*words, *given]) == 0
+    kept = tmp_path / "config" / "borgish" / "cells" / "c1"
+    assert {path.name: path.stat().st_mode & 0o777 for path in kept.iterdir()} == dict.fromkeys(
+        ("authority.pem", "client.json", "token"), 0o600
+    )
+    monkeypatch.chdir(tmp_path)
+    assert run(["token", "list"]) == 0
+    assert "eve" in capfd.readouterr().out
+    assert run(["cell", "use", "local"]) == run(["cell", "use", "c1"]) == run(["cell", "logout", "c1"]) == 0
+    assert run(["cell", "use", "c1"]) == 1
 
 
 def test_a_machine_joins_a_cell_without_an_authority_on_the_same_host(tmp_path: Path) -> None:
