@@ -30,20 +30,21 @@ def figures(sizes: Sizes) -> Iterator[Figure]:
         cell(Path(folder) / "cell", forked=sizes.forked) as real,
     ):
         client = real.client()
-        yield from _processes(client, Path(folder), sizes.kills)
+        yield from _processes(client, sizes.kills)
         if lacking := containers.lacks(client):
             yield Figure("restart.docker", "ms", absent=lacking)
         else:
             yield from _containers(client, sizes.container_kills)
 
 
-def _processes(client: Client, folder: Path, kills: int) -> Iterator[Figure]:
-    signs = SignsOfLife(folder)
+def _processes(client: Client, kills: int) -> Iterator[Figure]:
+    signs = SignsOfLife()
     job = BenchJob(client, kills, signs.command())
     job.submit()
-    pids = dict(signs.next() for _ in range(kills))
+    for _ in range(kills):
+        signs.next()
     job.until_up()
-    samples = [_kill(signs, index, pids[index]) for index in sorted(pids)]
+    samples = [_kill(signs, task.index, task.pid or 0) for task in job.tasks()]
     job.end()
     signs.close()
     yield Figure("restart.process", "ms", samples, at_most(50.0), peers.RUNIT_RESTART)
@@ -53,7 +54,7 @@ def _processes(client: Client, folder: Path, kills: int) -> Iterator[Figure]:
 def _kill(signs: SignsOfLife, index: int, pid: int) -> float:
     began = time.perf_counter()
     os.kill(pid, signal.SIGKILL)
-    again, _ = signs.next()
+    again = signs.next()
     milliseconds = 1000 * (time.perf_counter() - began)
     assert again == index, f"task {index} was killed and task {again} began"
     return milliseconds
