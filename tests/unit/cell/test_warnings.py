@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from borgish.cell.admission import job_warnings
@@ -81,3 +82,19 @@ def test_a_resource_that_looks_like_a_slip_is_said_unless_some_machine_has_it() 
     )
     rma = machine("m1", capacity=Resources(4000, named={"rma": 3}))
     assert tuple(job_warnings(cell_of([rma], []), asked)) == ()
+
+
+@pytest.mark.parametrize(
+    ("parts", "words"),
+    [
+        (("root", "serve"), "is in the home of somebody else, which tasks of ann"),
+        (("home", "bob", "serve"), "is in the home of somebody else"),
+        (("tmp", "serve"), "of which each task has its own"),
+        (("home", "ann", "serve"), ""),
+        (("usr", "bin", "serve"), ""),
+    ],
+)
+def test_a_program_where_its_user_may_not_read_it(parts: tuple[str, ...], words: str) -> None:
+    job = msgspec.structs.replace(spec("ann/web"), run=("/" + "/".join(parts),))
+    found = list(job_warnings(cell_of(RACKS, []), job))
+    assert [words in line for line in found] == [True] * bool(words)
