@@ -254,6 +254,29 @@ class Runtime(StrEnum):
     FAKE = "fake"  # simulation only
 
 
+class Network(StrEnum):
+    """What a task reaches."""
+
+    MACHINE = "machine"  # what its machine does, or its engine's containers
+    NONE = "none"  # nothing but itself
+
+
+HELD = "held"  # what a machine reports of a measure that confines tasks there; else how it is, or why not
+PROGRAM_MEASURES = (
+    "uid",
+    "capabilities",
+    "namespaces",
+    "files",
+    "read_only",
+    "proc",
+    "syscalls",
+    "landlock",
+    "sockets",
+    "network",
+    "metadata",
+)
+"""Those that are of plain programs; see ``borglet.runtimes.confinement``."""
+
 LEASES_ATTRIBUTE = "leases"  # of machines: the runtime whose runs are held to leases there
 LEASE_END_SECONDS = 5.0  # after its lease and its grace a program, and what it started, is gone by then
 

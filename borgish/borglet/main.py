@@ -134,8 +134,12 @@ def _factories(settings: Settings, *, leaving: bool = False) -> Factories:
     def process(_cell: str) -> TaskRuntime:
         from borgish.borglet.runtimes.process import ProcessRuntime
 
-        disk_bytes = task_disk_bytes(settings)
-        return ProcessRuntime(settings.state / "process", keep=settings.keep, disk_bytes=disk_bytes)
+        return ProcessRuntime(
+            settings.state / "process",
+            keep=settings.keep,
+            disk_bytes=task_disk_bytes(settings),
+            rules=settings.process,
+        )
 
     def docker(cell: str) -> TaskRuntime:
         from borgish.borglet.runtimes.cgroups import group_name

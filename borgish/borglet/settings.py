@@ -2,6 +2,7 @@
 
 import os
 import posixpath
+import pwd
 import re
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,7 +12,9 @@ import msgspec
 
 from borgish import configuration
 from borgish.addresses import several
+from borgish.borglet.runtimes.confinement import ConfineRules
 from borgish.borglet.runtimes.leftovers import Retention
+from borgish.borglet.runtimes.uids import UidRules
 from borgish.borglet.state_folder import MEMBERSHIP_NAME
 from borgish.errors import UnsafeConfiguration
 from borgish.resources import (
@@ -32,6 +35,7 @@ from borgish.wire.bounds import KEY_CHARACTERS_MAX, VALUE_CHARACTERS_MAX, is_loo
 ROOM_BYTES_MIN = 1024**2
 ENGINE_MAY_LACK = ("seccomp", "network")
 """Without which containers are started where the file says so, and else are not."""
+UID_MIN, UID_MAX = 1000, 2**31 - 1
 USABLE_RUNTIMES = (Runtime.PROCESS, Runtime.DOCKER)
 
 
@@ -67,6 +71,17 @@ class _Docker(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     without: tuple[str, ...] = ()
 
 
+class _Process(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``[process]`` as it is written. ``users``: of the machine, by name or number, by borgish user."""
+
+    confine: bool = True
+    uids: str | None = None
+    users: dict[str, str | int] = {}
+    root_users: tuple[str, ...] = ()
+    hide: tuple[str, ...] = ()
+    roots: tuple[str, ...] = ()
+
+
 class File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The file as it is written."""
 
@@ -83,6 +98,7 @@ class File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     task_disk: str = "10%"
     docker: _Docker = _Docker()
     keep: _Keep = _Keep()
+    process: _Process = _Process()
     tls: Tls | None = None
 
 
@@ -109,6 +125,7 @@ class Settings(msgspec.Struct, frozen=True):
     mounts: tuple[str, ...]
     without: tuple[str, ...]
     keep: Retention
+    process: ConfineRules
     tls: Tls | None
 
 
@@ -156,6 +173,7 @@ def checked(path: Path, file: File, *, invited: bool = False) -> Settings:
         mounts=_checked(path, "docker.mounts", _mounts, file.docker.mounts),
         without=_checked(path, "docker.without", _without, file.docker.without),
         keep=_keep(path, file.keep),
+        process=_process(path, base, file),
         tls=_tls(path, base, file.tls),
     )
 
@@ -318,6 +336,70 @@ def _keep(path: Path, keep: _Keep) -> Retention:
     if keep.room is not None:
         found["room_bytes"], found["room_share"] = _checked(path, "keep.room", _room, keep.room)
     return Retention(**found)
+
+
+def _process(path: Path, base: Path, file: File) -> ConfineRules:
+    """Return how programs are confined: what is secret here is hidden from them in any case."""
+    process, uids = file.process, UidRules()
+    for user in (*process.users, *process.root_users):
+        _checked(path, "process.users", _name, user)
+    if process.uids is not None:
+        low, high = _checked(path, "process.uids", _uid_range, process.uids)
+        uids = msgspec.structs.replace(uids, low=low, high=high)
+    users = {
+        user: _checked(path, f"process.users.{user}", _account, name) for user, name in process.users.items()
+    }
+    if len({uid for uid, _ in users.values()}) < len(users):
+        raise UnsafeConfiguration(
+            f"{path}: process.users gives two users the same uid: either could do what the other can",
+            "Give each an account of its own.",
+        )
+    for key in ("hide", "roots"):
+        for place in getattr(process, key):
+            _checked(path, f"process.{key}", _absolute, place)
+    return ConfineRules(
+        confine=process.confine,
+        uids=msgspec.structs.replace(uids, users=users, root_users=process.root_users),
+        hide=(*process.hide, *_secret_places(base, file)),
+        roots=process.roots,
+    )
+
+
+def _secret_places(base: Path, file: File) -> list[str]:
+    """Return where a borglet and a master beside it keep what opens the cell."""
+    state = (base / file.state).resolve()
+    around = [it for it in (state, *state.parents) if it.name == ".borgish" or (it / "cell.toml").is_file()]
+    named = [file.join_token_file, *((file.tls.key,) if file.tls else ())]
+    return [str(state), *map(str, around), *(str((base / name).resolve()) for name in named)]
+
+
+def _uid_range(value: str) -> tuple[int, int]:
+    low, mark, high = value.partition("-")
+    if not (mark and low.strip().isdecimal() and high.strip().isdecimal()):
+        raise ValueError("is not a range: write it like 60578-61183")
+    if not UID_MIN <= int(low) <= int(high) <= UID_MAX:
+        raise ValueError(f"is outside {UID_MIN}-{UID_MAX}, or its end is before its beginning")
+    return int(low), int(high)
+
+
+def _account(value: str | int) -> tuple[int, int]:
+    """Return a uid and its gid: those of an account of this machine, or a number that no account has."""
+    try:
+        found = pwd.getpwuid(value) if isinstance(value, int) else pwd.getpwnam(value)
+        uid, gid = found.pw_uid, found.pw_gid
+    except (KeyError, OverflowError):
+        if not isinstance(value, int) or not 0 < value <= UID_MAX:
+            raise ValueError("is no account of this machine, nor a uid") from None
+        uid = gid = value
+    if uid == 0:
+        raise ValueError("is root: name the user in root_users, if it is to be so")
+    return uid, gid
+
+
+def _absolute(value: str) -> str:
+    if not value.startswith("/") or "\0" in value:
+        raise ValueError("must be a path that begins with '/'")
+    return value
 
 
 def _room(text: str) -> tuple[int, float]:

@@ -414,6 +414,7 @@ def _what_it_is(detail: JobDetail) -> str:
             ("ends with", detail.spec.parent),
             ("priority", f"{job.priority} ({job.band}), {job.appclass}"),
             ("submitted", f"{age(job.submitted_at)} ago by {job.submitted_by}"),
+            *(("not held", f"on {name}: {'; '.join(lines)}") for name, lines in detail.not_held.items()),
         ]
     )
 

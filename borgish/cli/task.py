@@ -280,5 +280,6 @@ def task_in_full(task: TaskView, *, wide: bool) -> str:
             ("priority", str(task.priority)),
             ("cpu", f"{_usage_text(task, cpu=True)} used/limit"),
             ("ram", f"{_usage_text(task, cpu=False)} used/limit"),
+            ("not held", "; ".join(task.not_held)),
         ]
     )

@@ -208,6 +208,8 @@ def attempt_spec(cell: Cell, job: Job, task: Task) -> AttemptSpec:
         failures=task.failures if task.failures and spec.restart.counts_for_life else 0,
         keep_output_seconds=_keep_output_seconds(cell, job),
         container=spec.container,
+        root=spec.root,
+        network=spec.network,
     )
 
 

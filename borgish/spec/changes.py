@@ -42,6 +42,8 @@ FIELDS: dict[str, TaskChange | Fixed] = {
     "fixed_ports": RESTART,
     "env": RESTART,
     "workdir": RESTART,
+    "root": RESTART,
+    "network": RESTART,
     "restart": IN_PLACE,
     "stop": IN_PLACE,
     # A probe that is wrong has everything restarted that it is asked about, so it comes a few at a time.

@@ -68,6 +68,7 @@ from borgish.vocabulary import (
     TASKS_PER_JOB_MAX,
     Appclass,
     JobKind,
+    Network,
     OnExit,
     OnFailure,
     Recheck,
@@ -257,6 +258,7 @@ OVERRIDE = Record("an override", OVERRIDE_FIELDS, "{env: {ROLE: first}}", _make_
 
 _IMAGE = Text(512, r"[A-Za-z0-9][A-Za-z0-9._:/@+-]*", "an image, like busybox:1")
 _WORKDIR = Text(4096, r"/.*", "an absolute path, like /srv")
+_ROOT = Text(4096, r"/.+", "the absolute path of a folder, like /srv/roots/debian")
 _ALLOC_SET = Text(127, rf"{NAME_PATTERN}(/{NAME_PATTERN})?", "an alloc set, like room or ann/room")
 
 PROGRAM_FIELDS = (
@@ -479,6 +481,8 @@ JOB_FIELDS = (
     ),
     Field("env", _ENV, "environment variables"),
     Field("workdir", _WORKDIR, "the folder to start in"),
+    Field("root", _ROOT, "a folder of the machine that its programs see as /; its machine has to allow it"),
+    Field("network", Choice(Network), "machine, or none: its tasks reach nothing, and nothing them"),
     Field("restart", RESTART, "what follows when a task's program ends"),
     Field("on_exit", ON_EXIT, "what some exit codes and signals mean, in a job that runs to completion"),
     Field("stop", STOP, "how a task is asked to end"),

@@ -10,6 +10,7 @@ from borgish.spec.shares import Rate, Share
 from borgish.vocabulary import (
     Appclass,
     JobKind,
+    Network,
     OnExit,
     OnFailure,
     Recheck,
@@ -322,6 +323,8 @@ class JobSpec(msgspec.Struct, frozen=True):
     after: tuple[After, ...] = ()  # see ``cell.order``
     parent: str = ""  # the key of the job that it ends with; "": none
     container: Container = Container()
+    root: str = ""  # the folder of its machine that its programs see as /; "": the machine's own
+    network: Network = Network.MACHINE
 
     @property
     def key(self) -> str:

@@ -6,6 +6,7 @@ The names stand in grants and in answers to users, so they keep their meaning fo
     capability:NET_ADMIN   a capability of Linux in its containers
     mount:/srv/data        its containers read a folder of their machine
     mount-write:/srv/data  they also change what is in it
+    host-root:/srv/roots   its programs see this folder of their machine as /
 
 A machine may lack what is granted all the same: which folders it mounts is for its own file to say.
 """
@@ -16,6 +17,7 @@ CONTAINER_ROOT = "container-root"
 CAPABILITY = "capability:"
 MOUNT = "mount:"
 MOUNT_WRITE = "mount-write:"
+HOST_ROOT = "host-root:"
 
 
 def privileges_of(spec: JobSpec) -> tuple[str, ...]:
@@ -24,4 +26,5 @@ def privileges_of(spec: JobSpec) -> tuple[str, ...]:
     names = [CONTAINER_ROOT] if 0 in container.ids else []
     names += [CAPABILITY + name for name in container.capabilities]
     names += [(MOUNT_WRITE if mount.write else MOUNT) + mount.source for mount in container.mounts]
+    names += [HOST_ROOT + spec.root] * bool(spec.root)
     return tuple(dict.fromkeys(names))

@@ -38,6 +38,7 @@ from borgish.vocabulary import (
     Appclass,
     CronKind,
     JobKind,
+    Network,
     RestartPolicy,
     Runtime,
     job_key,
@@ -232,10 +233,17 @@ def check_program(values: Values) -> None:
         values.report("runtime", "docker needs an image", "add image: NAME")
     if "container" in values.nodes and not image:
         values.report("container", "it is about containers, and the job has no image", "add image: NAME")
+    if image and "root" in values.given:
+        values.report("root", "an image has a root of its own", "remove it, or the image")
+    if values.given.get("network") is Network.NONE:
+        for field in ("ports", "fixed_ports"):
+            if values.given.get(field):
+                values.report(field, "nothing reaches a task with network: none", "remove one of them")
 
 
 _OF_PROGRAMS = (
     *("run", "image", "container", "runtime", "group", "ports", "fixed_ports", "env", "workdir", "restart"),
+    *("root", "network"),
     *("stop", "health", "max_runtime", "in", "overrides", "exclusive", "on_exit", "max_failures"),
 )
 """Fields that mean nothing for an envelope without a program."""

@@ -121,6 +121,7 @@ class TaskView(msgspec.Struct, frozen=True, omit_defaults=True):
     outcome: Outcome | None = None  # of a dead one
     version: int = 1  # of its job's specifications, that it runs, or ran last
     incoming: IncomingView | None = None  # while it is being replaced
+    not_held: tuple[str, ...] = ()  # of what is to keep its programs from their machine, with the reasons
 
 
 class JobView(msgspec.Struct, frozen=True):
@@ -201,6 +202,7 @@ class JobDetail(msgspec.Struct, frozen=True):
     last_rollout: LastRolloutView | None = None
     versions: dict[int, int] = {}  # how many running tasks are of which version
     owners: tuple[OwnerView, ...] = ()  # of the fields of a job that an application has applied
+    not_held: dict[str, tuple[str, ...]] = {}  # as of a task, by machine
 
 
 class VersionView(msgspec.Struct, frozen=True, omit_defaults=True):

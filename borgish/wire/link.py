@@ -12,7 +12,7 @@ import msgspec
 
 from borgish.resources import Resources
 from borgish.spec.job import Container, ExitRule, Health, Program, Restart, Stop
-from borgish.vocabulary import Ending, Phase, Runtime
+from borgish.vocabulary import Ending, Network, Phase, Runtime
 
 # What borglets count: bounded where it is read, because it ends in columns of a database.
 Whole = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
@@ -51,6 +51,8 @@ class AttemptSpec(msgspec.Struct, frozen=True, omit_defaults=True):
     failures: int = 0  # of attempts of its task before this one, that ``restart.attempts`` counts
     keep_output_seconds: float = 0.0  # for so long after its end its output is wanted; 0: as for any other
     container: Container = Container()
+    root: str = ""  # the folder of the machine that its programs see as /; "": the machine's own
+    network: Network = Network.MACHINE
 
     @property
     def key(self) -> str:

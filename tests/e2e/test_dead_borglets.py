@@ -1,7 +1,6 @@
 """Borglets that are killed while their hosts live: what runs there stays, and what it came to is not lost."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -25,12 +24,12 @@ tasks: 4
 run: [sleep, "100000"]
 resources: {cpu: 10m, ram: 8MiB}
 """
-# A batch task that ends well when the gate of its machine opens.
+# A batch task that ends well when its gate opens.
 GATED = """\
 name: gated
-run: [sh, -c, "while [ ! -e '{folder}'/$BORGISH_MACHINE ]; do sleep 0.05; done"]
-restart: {{policy: never}}
-resources: {{cpu: 10m, ram: 8MiB}}
+run: [sh, -c, "while [ ! -e gate ]; do sleep 0.05; done"]
+restart: {policy: never}
+resources: {cpu: 10m, ram: 8MiB}
 """
 SILENCE_SECONDS = 12.0
 """Longer than a silent machine has."""
@@ -75,10 +74,8 @@ def test_a_borglet_that_is_back_in_time_costs_no_task_its_place(patient: RealCel
     becomes(lambda: lives(patient, "ann/web"), before)
 
 
-def test_a_result_of_a_machine_that_was_given_up_counts_when_it_is_back(
-    hasty: RealCell, tmp_path: Path
-) -> None:
-    submitted(hasty, GATED.format(folder=tmp_path))
+def test_a_result_of_a_machine_that_was_given_up_counts_when_it_is_back(hasty: RealCell) -> None:
+    submitted(hasty, GATED)
     first = task_of(hasty, "ann/gated/0")
     assert first.machine
     hasty.kill(first.machine)
@@ -86,7 +83,8 @@ def test_a_result_of_a_machine_that_was_given_up_counts_when_it_is_back(
     becomes(lambda: task_of(hasty, "ann/gated/0").phase, "up")
     second = task_of(hasty, "ann/gated/0")
     assert second.machine != first.machine
-    (tmp_path / first.machine).touch()
+    runs_there = hasty.folder / "machines" / first.machine / "state/process/runs"
+    (runs_there / f"ann+gated+0@{first.attempt}" / "work/gate").touch()
     wait_until(lambda: first.pid and not runs(first.pid), PATIENCE_SECONDS)
     hasty.ok("up")
     becomes(lambda: end_of(task_of(hasty, "ann/gated/0")), ("dead", 0, "exit code 0"))

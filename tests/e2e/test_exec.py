@@ -6,9 +6,10 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import psutil
 import pytest
 
-from tests.cells import RealCell, runs, wait_until
+from tests.cells import RealCell, wait_until
 from tests.e2e.watched import PATIENCE_SECONDS, submitted
 from tests.forked import plain_environment
 
@@ -91,8 +92,13 @@ def test_a_terminal_is_passed_on_only_when_asked_for(sleeper: RealCell) -> None:
 
 
 def test_the_command_ends_with_whoever_asked_for_it(sleeper: RealCell) -> None:
-    with executing(sleeper, "sh", "-c", "echo $$; cat; exec sleep 100000") as process:
+    mark = f"echo marked-{os.getpid()}; cat; exec sleep 100000"  # the machine has another number for it
+    with executing(sleeper, "sh", "-c", mark) as process:
         assert process.stdout is not None
-        pid = int(process.stdout.readline())
+        process.stdout.readline()
         process.kill()
-    wait_until(lambda: not runs(pid), PATIENCE_SECONDS)
+    wait_until(lambda: mark not in {word for words in command_lines() for word in words}, PATIENCE_SECONDS)
+
+
+def command_lines() -> Iterator[list[str]]:
+    return (process.info["cmdline"] or [] for process in psutil.process_iter(["cmdline"]))

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
+from borgish.api.views.confined import not_held_on
 from borgish.api.views.rollouts import last_rollout_view, rollout_line, rollout_view, running_versions
 from borgish.api.views.tally import is_up
 from borgish.api.views.tasks import phase_of, seen_attempt
@@ -97,10 +98,17 @@ def job_detail(
         rollout=rollout_view(cell, observed, job, now),
         last_rollout=last_rollout_view(job),
         versions=running_versions(job),
+        not_held=not_held_on(
+            observed, job.spec, (it.machine for it in job.tasks if it.state is State.RUNNING)
+        ),
         owners=tuple(
             OwnerView(field, owner.by, owner.how, instant(owner.at)) for field, owner in job.owners.items()
         ),
     )
+
+
+def _machines(job: Job) -> Iterator[str]:
+    return (task.machine for task in job.tasks if task.state is State.RUNNING)
 
 
 def version_views(job: Job, bands: Bands) -> dict[int, VersionView]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from borgish.api.views.confined import not_held
 from borgish.cell.commands import SeenAttempt, SeenProgram
 from borgish.cell.handover import handover_cause, handover_words
 from borgish.cell.model import Cell, Handover, Job, Machine, Task
@@ -55,6 +56,7 @@ def task_view(
         outcome=OUTCOMES.get(task.ending) if task.ending else None,
         version=task.version,
         incoming=_incoming(observed, job, index, handover) if handover is not None else None,
+        not_held=not_held(observed, job.spec, task.machine) if task.state is State.RUNNING else (),
     )
 
 

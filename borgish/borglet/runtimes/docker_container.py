@@ -17,6 +17,7 @@ from borgish.borglet.runtimes.base import RunState, StartFailed
 from borgish.borglet.runtimes.cgroups import PIDS_MAX, cpu_shares
 from borgish.borglet.runtimes.docker_engine import Inspected, Listed
 from borgish.spec.job import Mount as JobMount
+from borgish.vocabulary import Network
 from borgish.wire.link import AttemptSpec, Exit, attempt_key
 
 LABEL_CELL = "borgish.cell"
@@ -147,7 +148,7 @@ def _host_config(spec: AttemptSpec, place: Place, main: str) -> HostConfig:
     return HostConfig(
         version="1.41",
         init=True,
-        network_mode=_network(place, main),
+        network_mode=_network(spec, place, main),
         port_bindings=ports if place.bridge and not main and ports else None,
         mem_limit=ram_bytes,
         memswap_limit=ram_bytes,
@@ -170,10 +171,11 @@ def _host_config(spec: AttemptSpec, place: Place, main: str) -> HostConfig:
     )
 
 
-def _network(place: Place, main: str) -> str:
-    if not place.bridge:
+def _network(spec: AttemptSpec, place: Place, main: str) -> str:
+    is_isolated = spec.network is Network.NONE
+    if not (place.bridge or is_isolated):
         return "host"
-    return f"container:{main}" if main else place.network
+    return f"container:{main}" if main else "none" if is_isolated else place.network
 
 
 def _mount(mount: JobMount) -> Mount:

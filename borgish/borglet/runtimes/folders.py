@@ -9,7 +9,8 @@
     lease          until when it may run, where it may not run for ever (``shim.lease``)
     output         the pipe between program and shim
     log log.1 log.2    output, newest first; previous.log* is that of the run before
-    work/          where the program runs
+    work/          where the program runs, and its user's own
+    tmp/           what its user sees as /tmp and /var/tmp
     forgotten      there once the attempt was let go; in it, where there is more than a rule of age, for how
                    many seconds its output is wanted
 
@@ -34,6 +35,7 @@ import msgspec
 from borgish.borglet.runtimes.base import RunState
 from borgish.borglet.runtimes.shim.basics import replace_json
 from borgish.borglet.runtimes.shim.output import LOG_NAMES
+from borgish.borglet.runtimes.shim.runs import FOLDERS
 from borgish.wire.link import Exit
 
 T = TypeVar("T")
@@ -59,6 +61,8 @@ class Record(msgspec.Struct, frozen=True):
     oom: str  # the file that counts what the kernel ended for memory; "" where nothing does
     within: list[Any] = []  # groups around these, of all programs of the task; empty where it is the only one
     lease: tuple[int, float] | None = None  # the signal and the grace with which it ends when that is over
+    inside: dict[str, Any] | None = None  # how it is confined; None: not at all
+    init: tuple[int, int] | None = None  # pid and ticks of what holds its namespaces; None: it has none
 
 
 class EndRecord(Exit, frozen=True, kw_only=True):
@@ -155,7 +159,8 @@ class RunFolder:
         mark = self.path / "forgotten"
         with contextlib.suppress(OSError):
             mark.touch(mode=0o600)
-            shutil.rmtree(self.path / "work", ignore_errors=True)
+            for name in FOLDERS:
+                shutil.rmtree(self.path / name, ignore_errors=True)
             if keep_seconds:
                 mark.write_text(f"{keep_seconds:.0f}")
 

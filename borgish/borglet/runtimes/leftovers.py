@@ -17,6 +17,7 @@ from pathlib import Path
 import msgspec
 
 from borgish.borglet.runtimes.folders import RunFolder
+from borgish.borglet.runtimes.shim.runs import FOLDERS
 from borgish.clock import Clock
 from borgish.resources import show_bytes, show_seconds
 from borgish.wire.link import split_attempt_key
@@ -237,7 +238,8 @@ def _let_go(folder: RunFolder, *, has_run: bool, keep_seconds: float) -> float:
 def _measure(paths: list[Path]) -> list[int]:
     """Return what folders take on disk, without the work of their programs, which should be gone."""
     for path in paths:
-        shutil.rmtree(path / "work", ignore_errors=True)
+        for name in FOLDERS:
+            shutil.rmtree(path / name, ignore_errors=True)
     return [sum(_blocks(path)) * BLOCK_BYTES for path in paths]
 
 

@@ -16,6 +16,7 @@ import msgspec
 from borgish.borglet.runtimes import cgroups
 from borgish.borglet.runtimes.base import Input, RunState, StartFailed, Write
 from borgish.borglet.runtimes.commands import run_beside
+from borgish.borglet.runtimes.confinement import Confinement, ConfineRules
 from borgish.borglet.runtimes.disk import WATCHED, DiskWatch, Tree
 from borgish.borglet.runtimes.folders import (
     REBOOTED,
@@ -64,7 +65,10 @@ class Known(msgspec.Struct):
 
 
 class ProcessRuntime:
-    """A TaskRuntime for plain programs. ``folder`` is its own; ``isolation`` names what holds the limits."""
+    """A TaskRuntime for plain programs. ``folder`` is its own; ``isolation`` names what holds the limits.
+
+    ``rules`` say how they are confined.
+    """
 
     kind = Runtime.PROCESS
 
@@ -77,6 +81,7 @@ class ProcessRuntime:
         path: str = PATH,
         keep: Retention = Retention(),  # noqa: B008 - frozen
         disk_bytes: int = 0,
+        rules: ConfineRules = ConfineRules(),  # noqa: B008 - frozen
     ) -> None:
         self._folder = folder
         self._clock = clock or SystemClock()
@@ -84,7 +89,8 @@ class ProcessRuntime:
         self._kept = KeptFolders(folder, self._clock, keep)
         self._zygote = Zygote(folder / "shim.log")
         self._boot = boot_id()
-        self._starter = Starter(self._zygote, self._boot, path, disk_bytes)
+        self._confinement = Confinement(folder, rules)
+        self._starter = Starter(self._zygote, self._boot, self._confinement, path, disk_bytes)
         self._disk = DiskWatch(self._clock, self._written, self._end_for_disk)
         self._known: dict[str, Known] = {}
         self._used: dict[str, Used] = {}
@@ -111,6 +117,7 @@ class ProcessRuntime:
         self._zygote.begin()
         if self._use_cgroups:
             self._starter.groups = cgroups.find(self._folder, is_root=os.geteuid() == 0)
+        await self._confinement.find_out(self._starter.ask, self._starter.command(("true",), {}, "/"))
         for path in sorted(runs.iterdir()):
             folder = RunFolder(path)
             if at := folder.forgotten_at():
@@ -142,8 +149,8 @@ class ProcessRuntime:
         return {}
 
     def measures(self) -> dict[str, str]:
-        """Return what holds programs in."""
-        return {"disk": WATCHED}
+        """Return of what holds programs in whether it is held here, or how it is, or why not."""
+        return {"disk": WATCHED, **self._confinement.measures}
 
     def trouble(self) -> str:
         """Return what keeps programs from being started at all."""
@@ -259,7 +266,9 @@ class ProcessRuntime:
         program = known.folder.program() if known else None
         if known is None or program is None or known.state.exit is not None:
             raise Conflict(f"{key} does not run here", "look at the task: it may have ended or moved")
-        request = self._starter.command(run, program.env, program.workdir) | {"groups": known.record.groups}
+        record = known.record
+        request = self._starter.command(run, program.env, program.workdir)
+        request |= {"groups": record.groups, "inside": record.inside, "init": record.init}
         return await run_beside(self._zygote, request, timeout_seconds, stdin, write)
 
     # Watching

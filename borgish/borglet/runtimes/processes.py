@@ -125,7 +125,7 @@ def signal_number(name: str) -> signal.Signals:
 
 def members(record: Record, processes: dict[int, Process]) -> dict[int, Process]:
     """Return the processes of a run that has no group: what its shim and its program started."""
-    parents = ((record.shim, record.shim_ticks), (record.pid, record.ticks))
+    parents = ((record.shim, record.shim_ticks), (record.pid, record.ticks), record.init or (0, 0))
     roots = [pid for pid, ticks in parents if pid in processes and processes[pid].ticks == ticks]
     return family(processes, roots, record.pid if record.pid in roots else 0)
 
@@ -153,6 +153,8 @@ def signal_run(record: Record, number: int) -> None:
 def kill_run(record: Record) -> None:
     """Kill every process of a run. Its shim sees to what is left; where there is none, this does."""
     found = {} if record.groups else members(record, snapshot())
+    if record.init:
+        signal_process(*record.init, signal.SIGKILL)  # and with it all that is in its namespace
     kill_groups(record.groups)
     signal_process(record.pid, record.ticks, signal.SIGKILL)
     if not record.groups:
@@ -207,6 +209,8 @@ def measure(records: dict[str, Record], mono: float) -> dict[str, Used]:
 
 def _added_up(record: Record, processes: dict[int, Process]) -> tuple[float, int]:
     found = members(record, processes)
+    if record.init:
+        found.pop(record.init[0], None)  # ours, and nearly all of its memory shared with other shims
     ticks = sum(process.own_ticks + process.reaped_ticks for process in found.values())
     if shim := processes.get(record.shim):
         ticks += shim.reaped_ticks  # of programs that ended as its children

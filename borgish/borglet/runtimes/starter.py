@@ -8,12 +8,14 @@ import errno
 import os
 import resource
 import socket
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from borgish.borglet.runtimes import cgroups
 from borgish.borglet.runtimes.base import StartFailed
+from borgish.borglet.runtimes.confinement import HOME_IN_ROOT, Confinement
 from borgish.borglet.runtimes.folders import Record, RunFolder
 from borgish.borglet.runtimes.processes import signal_number
 from borgish.borglet.runtimes.zygote import Zygote
@@ -36,8 +38,10 @@ class Starter:
     ``trouble`` is why none can be started, "" when they can. ``disk_bytes`` is what a program may write whose
     job does not say; 0: as much as it likes."""
 
-    def __init__(self, zygote: Zygote, boot: str, path: str = PATH, disk_bytes: int = 0) -> None:
-        self.zygote = zygote
+    def __init__(
+        self, zygote: Zygote, boot: str, confinement: Confinement, path: str = PATH, disk_bytes: int = 0
+    ) -> None:
+        self.zygote, self._confinement = zygote, confinement
         self.groups: cgroups.Groups | None = None
         self.trouble = ""
         self._boot = boot
@@ -57,7 +61,7 @@ class Starter:
             async with self._room:
                 answer = await self.ask(request)
             if answer and "error" in answer:
-                raise start_failed(spec.run[0], spec.workdir, answer)
+                raise self._failed(spec, answer)
             if answer and "held" not in answer:
                 return msgspec.convert(answer, Record)
             # Another shim has the folder, or ours was killed: the folder knows what became of it.
@@ -95,10 +99,18 @@ class Starter:
         self, spec: AttemptSpec, run: int, folder: RunFolder, main: tuple[RunFolder, Record] | None
     ) -> dict[str, Any]:
         work = (main[0] if main else folder).path / "work"
-        env = {"PATH": self._path, "HOME": str(work), "LANG": "C.UTF-8"} | spec.env
+        try:
+            inside = self._confinement.inside(spec, folder.path, work, main[1].init if main else None)
+        except OSError as error:
+            raise StartFailed(
+                f"no uid can be had for it: {error}", "see the borglet's disk, and /run"
+            ) from None
+        home = Path(HOME_IN_ROOT) if inside and inside["root"] else work
+        env = {"PATH": self._path, "HOME": str(home), "LANG": "C.UTF-8"} | spec.env
         plan = self._plan(spec, f"{spec.program or folder.path.name}.{run}", main)
-        command = self.command(spec.run, env, str(work / spec.workdir))
+        command = self.command(spec.run, env, str(home / spec.workdir))
         return command | {
+            "inside": inside,
             "role": "start",
             "ram_bytes": spec.resources.ram_bytes,
             "disk_bytes": spec.resources.disk_bytes or self._disk_bytes,
@@ -110,6 +122,14 @@ class Starter:
             "within": plan.within,
             "lease": lease_rule(spec),
         }
+
+    def _failed(self, spec: AttemptSpec, answer: dict[str, Any]) -> StartFailed:
+        """Return the error for a shim's answer; what the task's user may not see or read is named."""
+        path = spec.workdir if answer["error"] == "workdir" else spec.run[0]
+        is_path = answer["error"] in ("command", "workdir") and os.path.isabs(path)
+        is_barred = is_path and answer["errno"] in (errno.EACCES, errno.ENOENT)
+        barred = self._confinement.barred(path, spec) if is_barred else None
+        return barred or start_failed(spec.run[0], spec.workdir, answer)
 
     def command(self, run: tuple[str, ...], env: dict[str, str], workdir: str) -> dict[str, Any]:
         """Return the part of a request that has what to run."""
@@ -163,6 +183,11 @@ def start_failed(name: str, workdir: str, answer: dict[str, Any]) -> StartFailed
         case "lease":
             return StartFailed(
                 "its lease is over", "it starts when its machine hears of the borgmaster again"
+            )
+        case stage if str(stage).startswith("confine."):
+            return StartFailed(
+                f"it cannot be confined ({str(stage).removeprefix('confine.')}): {text}",
+                "it could be when the borglet was started: see what has changed on its machine",
             )
         case "fork":
             return StartFailed(f"cannot make a process: {text}", "see what uses up the machine's processes")

@@ -3,6 +3,7 @@
 class TestKind(RunContract, LogContract, ProgramContract, LeaseContract): ...
 """
 
+import os
 import time
 
 import psutil
@@ -14,7 +15,8 @@ from borgish.wire.link import AttemptSpec
 from tests.contract.runtime.suite import Program, RuntimeCase, Watched, attempt_spec, text
 
 SOON, LONG = 0.4, 600.0
-STUBBORN = 'trap "" TERM; setsid sleep 300 & echo $!; wait; sleep 300'
+CHILD = ["sleep", f"300.{os.getpid()}"]  # by this known on the machine, whatever its number for the program
+STUBBORN = f'trap "" TERM; setsid {" ".join(CHILD)} & echo up; wait; sleep 300'
 
 
 def in_seconds(seconds: float) -> float:
@@ -49,8 +51,8 @@ class LeaseContract:
         await opened.runtime.start(spec, 1)
         ended = await opened.end_of(spec.key)
         assert (ended.signal, ended.lapsed) == (9, True)
-        child = int(await text(opened.runtime.logs(spec.key, previous=False, follow=False, tail=0)))
-        assert not psutil.pid_exists(child)
+        assert await text(opened.runtime.logs(spec.key, previous=False, follow=False, tail=0)) == "up\n"
+        assert CHILD not in [process.info["cmdline"] for process in psutil.process_iter(["cmdline"])]
 
     async def test_one_that_is_renewed_goes_on(self, runtime_case: RuntimeCase, opened: Watched) -> None:
         stays, ends = leased(runtime_case), leased(runtime_case, task="ann/web/1")

@@ -100,8 +100,8 @@ def test_it_tells_whether_its_master_lives_and_whose_polls_it_obeys(borglet: Bor
 
 def test_kill_9_of_the_borglet_keeps_pids_and_exit_codes(borglet: Borglet, master: Master) -> None:
     lasting = master.place(make_spec("exec sleep 600"))
-    flag = borglet.folder / "go"
-    waits = f"while [ ! -e {flag} ]; do sleep 0.02; done; exit 7"
+    flag = borglet.folder / "state/process/runs/ann+job+0@7/work/go"
+    waits = "while [ ! -e go ]; do sleep 0.02; done; exit 7"
     short = master.place(make_spec(waits, "ann/job/0", policy=RestartPolicy.NEVER))
     before = master.until(lasting, up)
     master.until(short, up)

@@ -95,16 +95,16 @@ def test_a_restart_of_the_borglet_keeps_all_that_lives(borglet: Borglet, master:
 def test_the_task_ends_when_its_main_program_does_and_not_before_its_sidecars(
     borglet: Borglet, master: Master
 ) -> None:
-    told = borglet.folder / "told"
-    stays = f"trap 'echo asked; touch {told}' TERM; echo armed; while :; do sleep 0.02; done"
+    work = borglet.folder / "state/process/runs/ann+web+0@7/work"
+    stays = "trap 'echo asked; touch told' TERM; echo armed; while :; do sleep 0.02; done"
     spec = grouped(stays, "while ! [ -e go ]; do sleep 0.02; done; exit 3", RestartPolicy.NEVER)
     # Time enough to be seen at it, also on a busy host.
     spec = msgspec.structs.replace(spec, stop=msgspec.structs.replace(spec.stop, grace_seconds=6.0))
     key = master.place(spec)
     report = master.until(key, all_up)
     wait_until(lambda: output(master, "side") == b"armed\n", "it is armed")
-    (borglet.folder / "state/process/runs/ann+web+0@7/work/go").touch()
-    wait_until(told.exists, "its sidecar is asked to end")
+    (work / "go").touch()
+    wait_until((work / "told").exists, "its sidecar is asked to end")
     master.poll()
     assert master.reports[key].ended is None
     assert master.reports[key].phase is Phase.STOPPING

@@ -1,8 +1,10 @@
 """What tests of the process runtime share: a machine, looking at its processes, leaving none behind."""
 
 import asyncio
+import contextlib
 import functools
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -15,11 +17,16 @@ from borgish.borglet.runtimes.folders import Record, RunFolder, name_of
 from borgish.borglet.runtimes.leftovers import Retention
 from borgish.borglet.runtimes.process import ProcessRuntime
 from borgish.borglet.runtimes.processes import boot_id, kill_run, program_lives, shim_lives
+from borgish.borglet.runtimes.starter import PATH
 from borgish.vocabulary import Runtime
 from borgish.wire.link import AttemptSpec
 from tests.contract.runtime.suite import Watched, attempt_spec
 
 DEADLINE_SECONDS = 120.0
+
+
+PYTHON = shutil.which("python3", path=PATH) or sys.executable
+"""One that any user may run: that of the tests may be in somebody's home."""
 
 
 class Machine:
@@ -67,6 +74,18 @@ async def ends(pid: int) -> None:
     async with asyncio.timeout(DEADLINE_SECONDS):
         while lives(pid):
             await asyncio.sleep(0.005)
+
+
+def outside(pid: int, inner: int) -> int:
+    """Return the number that the machine has for a process which a program, ``pid``, knows by another."""
+    namespace = Path(f"/proc/{pid}/ns/pid").readlink()
+    for path in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            status = (path / "status").read_text()
+            numbers = next(line for line in status.splitlines() if line.startswith("NSpid:")).split()
+            if int(numbers[-1]) == inner and (path / "ns/pid").readlink() == namespace:
+                return int(path.name)
+    raise AssertionError(f"{pid} has no process {inner}")
 
 
 def bystander() -> subprocess.Popen[bytes]:

@@ -1,16 +1,17 @@
 """Everything a run started ends with it, however it tried to get away."""
 
 import asyncio
-import sys
+import os
 import time
 
+import psutil
 import pytest
 
 from borgish.borglet.runtimes import cgroups
 from borgish.borglet.runtimes.process import ProcessRuntime
 from borgish.errors import Conflict, Invalid
 from borgish.resources import Resources
-from tests.integration.runtimes.machine import DEADLINE_SECONDS, Machine, ends
+from tests.integration.runtimes.machine import DEADLINE_SECONDS, PYTHON, Machine, ends, outside
 
 # Takes a MiB at a time up to 300, then waits: no danger where nothing holds it.
 HOG = """
@@ -27,21 +28,25 @@ ESCAPE = "setsid sh -c 'trap \"\" TERM HUP; sleep 60 & echo $!; wait' & "
 async def test_a_kill_reaches_who_left_the_session(machine: Machine) -> None:
     async with machine.opened() as now:
         spec = machine.spec("sh", "-c", f"({ESCAPE}) ; exec sleep 60")
-        await now.runtime.start(spec, 1)
+        state = await now.runtime.start(spec, 1)
         await now.until(lambda: machine.log(spec.key).endswith(b"\n"))
+        child = outside(state.pid, int(machine.log(spec.key)))
         await now.runtime.kill(spec.key)
         ended = await now.end_of(spec.key)
         assert ended.signal == 9
-        await ends(int(machine.log(spec.key)))
+        await ends(child)
 
 
 async def test_a_program_that_ends_leaves_nothing(machine: Machine) -> None:
     async with machine.opened() as now:
-        spec = machine.spec("sh", "-c", f"({ESCAPE}) ; until [ -s ../log ]; do sleep 0.01; done; exit 3")
-        await now.runtime.start(spec, 1)
+        spec = machine.spec("sh", "-c", f"({ESCAPE}) ; until [ -e go ]; do sleep 0.01; done; exit 3")
+        state = await now.runtime.start(spec, 1)
+        await now.until(lambda: machine.log(spec.key).endswith(b"\n"))
+        child = outside(state.pid, int(machine.log(spec.key)))
+        (machine.run_folder(spec.key).path / "work/go").touch()
         ended = await now.end_of(spec.key)
         assert ended.code == 3
-        await ends(int(machine.log(spec.key)))
+        await ends(child)
 
 
 async def test_a_signal_reaches_all_processes(machine: Machine) -> None:
@@ -80,7 +85,7 @@ async def test_a_fork_storm_is_bounded_and_ends(machine: Machine, monkeypatch: p
 async def test_too_much_memory_ends_a_program(machine: Machine) -> None:
     """By the kernel where groups hold it, else by the next sample that sees it."""
     async with machine.opened() as now:
-        spec = machine.spec(sys.executable, "-c", HOG, resources=Resources(100, 32 * 1024**2))
+        spec = machine.spec(PYTHON, "-c", HOG, resources=Resources(100, 32 * 1024**2))
         await now.runtime.start(spec, 1)
         async with asyncio.timeout(DEADLINE_SECONDS):
             while (state := now.runtime.look(spec.key)) is None or state.exit is None:
@@ -107,16 +112,18 @@ async def test_a_command_that_takes_too_long_ends_with_all_it_started(machine: M
     async with machine.opened() as now:
         spec = machine.spec("sleep", "60")
         await now.runtime.start(spec, 1)
-        output = b""
+        output, child = b"", f"60.{os.getpid()}"
         for seconds in (0.5, 5.0, 50.0):  # a busy machine needs longer to begin with it
             began = time.perf_counter()
-            command = ("sh", "-c", f"({ESCAPE}); sleep 600")
+            command = ("sh", "-c", f"({ESCAPE.replace('60', child)}); sleep 600")
             output, code, cut = await now.runtime.exec(spec.key, command, seconds)
             assert time.perf_counter() - began < seconds + DEADLINE_SECONDS
             assert (code, cut) == (124, False)
             if output:
                 break
-        await ends(int(output))
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            while ["sleep", child] in [it.info["cmdline"] for it in psutil.process_iter(["cmdline"])]:
+                await asyncio.sleep(0.01)
         assert now.runtime.look(spec.key) is not None
         assert await now.runtime.exec(spec.key, ("true",), DEADLINE_SECONDS) == (b"", 0, False)
 

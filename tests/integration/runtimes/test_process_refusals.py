@@ -22,12 +22,12 @@ def _script(path: Path, content: bytes, mode: int) -> str:
         (b"#!/no/such/interpreter\n", 0o755, "no program"),
     ],
 )
-async def test_what_is_no_program(
-    machine: Machine, tmp_path: Path, content: bytes, mode: int, words: str
-) -> None:
+async def test_what_is_no_program(machine: Machine, content: bytes, mode: int, words: str) -> None:
     async with machine.opened() as now:
+        work = machine.run_folder("ann/web/0@7").path / "work"
+        work.mkdir(parents=True)
         with pytest.raises(StartFailed, match=words) as caught:
-            await now.runtime.start(machine.spec(_script(tmp_path / "x", content, mode)), 1)
+            await now.runtime.start(machine.spec(_script(work / "x", content, mode)), 1)
         assert caught.value.permanent
         assert caught.value.hint
 

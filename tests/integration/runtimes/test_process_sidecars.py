@@ -2,7 +2,6 @@
 
 import os
 import signal
-import sys
 from pathlib import Path
 
 import msgspec
@@ -11,7 +10,7 @@ from borgish.resources import Resources
 from borgish.spec.job import Program
 from borgish.wire.link import AttemptSpec
 from tests.contract.runtime.suite import Watched
-from tests.integration.runtimes.machine import Machine, ends
+from tests.integration.runtimes.machine import PYTHON, Machine, ends, outside
 
 MIB = 1024**2
 HOLD = "import time; held = bytearray({mib} << 20); print('holds', flush=True); time.sleep(600)"
@@ -28,7 +27,7 @@ def group(
 
 
 def holding(mib: int) -> str:
-    return f'exec {sys.executable} -c "{HOLD.format(mib=mib)}"'
+    return f'exec {PYTHON} -c "{HOLD.format(mib=mib)}"'
 
 
 async def written(machine: Machine, watched: Watched, spec: AttemptSpec, text: bytes) -> None:
@@ -83,14 +82,15 @@ async def test_kill_9_of_a_sidecar_and_of_its_shim(machine: Machine) -> None:
     async with machine.opened() as now:
         main, beside = group(machine, "sleep 60 & echo $!; wait", "sleep 60 & echo $!; wait")
         first = await now.runtime.start(main, 1)
-        await now.runtime.start(beside, 1)
+        second = await now.runtime.start(beside, 1)
         await now.until(lambda: all(machine.log(spec.key).endswith(b"\n") for spec in (main, beside)))
+        children = [outside(state.pid, int(machine.log(state.key))) for state in (first, second)]
         record = machine.record(beside.key)
         os.kill(record.shim, signal.SIGKILL)
         os.kill(record.pid, signal.SIGKILL)
         await now.end_of(beside.key)
-        await ends(int(machine.log(beside.key)))  # the child it left behind
-        os.kill(int(machine.log(main.key)), 0)
+        await ends(children[1])  # that it left behind
+        os.kill(children[0], 0)
         assert now.runtime.look(main.key) == first
         again = await now.runtime.start(msgspec.structs.replace(beside, run=("sleep", "60")), 2)
         assert again.exit is None

@@ -14,6 +14,7 @@ from tests.integration.runtimes.machine import (
     command_line,
     ends,
     lives,
+    outside,
     python,
     wait_until,
 )
@@ -83,8 +84,9 @@ async def test_kill_9_of_a_shim(machine: Machine) -> None:
 async def test_kill_9_of_borglet_shim_and_program(machine: Machine) -> None:
     async with machine.opened() as now:
         spec = machine.spec("sh", "-c", "sleep 60 & echo $!; wait")
-        await now.runtime.start(spec, 2)
+        state = await now.runtime.start(spec, 2)
         await now.until(lambda: machine.log(spec.key).endswith(b"\n"))
+        child = outside(state.pid, int(machine.log(spec.key)))
     record = machine.record(spec.key)
     os.kill(record.shim, signal.SIGKILL)
     os.kill(record.pid, signal.SIGKILL)
@@ -93,7 +95,7 @@ async def test_kill_9_of_borglet_shim_and_program(machine: Machine) -> None:
         (state,) = later.found
         assert state.exit is not None
         assert "exit unknown" in state.exit.reason
-        await ends(int(machine.log(spec.key)))
+        await ends(child)
         assert (await later.runtime.start(spec, 3)).exit is None
 
 

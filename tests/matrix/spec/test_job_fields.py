@@ -18,6 +18,7 @@ import pytest
 
 from borgish.borglet.runtimes.base import StartFailed
 from borgish.borglet.runtimes.cgroups import Groups
+from borgish.borglet.runtimes.confinement import Confinement, ConfineRules
 from borgish.borglet.runtimes.docker_container import Owner, Place, container_config
 from borgish.borglet.runtimes.folders import RunFolder, name_of
 from borgish.borglet.runtimes.starter import Starter
@@ -30,7 +31,7 @@ from borgish.spec.fields import job_schema
 from borgish.spec.job import Container, ExitRule, Health, Mount, Program, Restart, Stop
 from borgish.spec.read import read_job
 from borgish.spec.write import write_job
-from borgish.vocabulary import JobKind, OnExit, RestartPolicy, Runtime
+from borgish.vocabulary import HELD, PROGRAM_MEASURES, JobKind, OnExit, RestartPolicy, Runtime
 from borgish.wire.link import AttemptSpec
 from tests.tidy.texts import ROOT
 from tests.unit.cell.test_decide import GIB, NOW, Desk, machine
@@ -122,6 +123,8 @@ FIELDS = {
     "fixed_ports": carried("fixed_ports", {"a": 9100}, {"a": 9200}, "ports.a"),
     "env": carried("env", {"A": "1"}, {"A": "2"}, "env.A"),
     "workdir": carried("workdir", "/a", "/b", "workdir"),
+    "root": carried("root", "/srv/roots/a", "/srv/roots/b", "root"),
+    "network": carried("network", "machine", "none", "network"),
     "restart.policy": carried("restart.policy", "always", "never", "restart.policy"),
     "restart.attempts": carried("restart.attempts", 1, 2, "restart.attempts"),
     "restart.within": carried("restart.within", "1m", "2m", "restart.within_seconds"),
@@ -362,6 +365,8 @@ ATTRIBUTES = {
     "container.read_only": (REFUSED, USED),
     "container.capabilities": (REFUSED, USED),
     "container.mounts": (REFUSED, USED),
+    "root": (USED, REFUSED),
+    "network": (USED, USED),
 }
 
 FULL = AttemptSpec(
@@ -445,7 +450,9 @@ class Recorder(Zygote):
 def by_process(spec: AttemptSpec) -> Any:
     """Return what the process runtime asks a shim for."""
     zygote = Recorder(Path("shim.log"))
-    starter = Starter(zygote, "boot")
+    confinement = Confinement(Path("state"), ConfineRules(roots=("/",)))
+    confinement.measures |= dict.fromkeys(PROGRAM_MEASURES, HELD) | {"uid": "no account is asked for here"}
+    starter = Starter(zygote, "boot", confinement)
     starter.groups = Groups(2, {"cpu": "/cgroup", "memory": "/cgroup", "pids": "/cgroup"})
     folder = RunFolder(Path("runs") / name_of(spec.key))
     with pytest.raises(StartFailed):

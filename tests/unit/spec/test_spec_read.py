@@ -271,6 +271,16 @@ def test_a_name_that_looks_like_something_else_stays_a_name() -> None:
         ("runtime: docker", 3, 10, "runtime: docker needs an image", "add image"),
         ("image: a\nruntime: process", 4, 10, "runtime: process cannot run an image", "remove it"),
         ("image: -v", 3, 8, "image: '-v' cannot be used here", "busybox:1"),
+        ("root: srv", 3, 7, "root: 'srv' cannot be used here", "absolute"),
+        ("network: bridge", 3, 10, "network: 'bridge' is not one of machine, none", ""),
+        (
+            "network: none\nports: [http]",
+            4,
+            8,
+            "ports: nothing reaches a task with network: none",
+            "remove one",
+        ),
+        ("image: x\nroot: /srv/a", 4, 7, "root: an image has a root of its own", "remove"),
         ("workdir: srv", 3, 10, "workdir: 'srv' cannot be used here", "absolute"),
         # parts
         (

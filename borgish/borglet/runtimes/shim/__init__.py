@@ -17,4 +17,4 @@ relative to the attempt's folder.
 """
 
 # Each imports only what is before it.
-MODULES = ("basics", "groups", "output", "program", "lease", "runs", "main")
+MODULES = ("basics", "kernel", "view", "inside", "groups", "output", "program", "lease", "runs", "main")

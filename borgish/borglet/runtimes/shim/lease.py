@@ -19,6 +19,7 @@ from borgish.borglet.runtimes.shim.basics import (
     write_padded,
 )
 from borgish.borglet.runtimes.shim.groups import group_pids, kill_groups
+from borgish.borglet.runtimes.shim.inside import end_init
 
 FILE = "lease"
 LOOK_SECONDS = 0.5
@@ -81,3 +82,5 @@ class Lease:
         pid, groups = self._record["pid"], self._record["groups"]
         found = group_pids(groups) or stray_processes(lambda fields: fields[3] == str(pid))
         send({pid, *found}, number)
+        if number == signal.SIGKILL:
+            end_init(self._record.get("init"))

@@ -19,7 +19,7 @@ from borgish.borglet.runtimes.shim.basics import (
     reply,
     write_file,
 )
-from borgish.borglet.runtimes.shim.runs import execute, start, watch
+from borgish.borglet.runtimes.shim.runs import execute, probe, start, watch
 
 FDS_MAX = 4  # request, answer, output, input
 
@@ -30,7 +30,12 @@ def work(fds: list[int]) -> None:
     prctl(PR_SET_NAME, b"task-shim", 0, 0, 0)
     prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     request: Request = json.loads(read_all(fds[0]))
-    roles: dict[str, Callable[..., None]] = {"start": start, "watch": watch, "exec": execute}
+    roles: dict[str, Callable[..., None]] = {
+        "start": start,
+        "watch": watch,
+        "exec": execute,
+        "probe": probe,
+    }
     try:
         roles[request["role"]](request, *fds[1:])
     except Trouble as trouble:

@@ -23,6 +23,7 @@ from borgish.borglet.runtimes.shim.basics import (
     write_file,
 )
 from borgish.borglet.runtimes.shim.groups import enter_group, group_pids, kill_groups
+from borgish.borglet.runtimes.shim.inside import Init, end_init, enter
 
 SWEEP_SECONDS_MAX = 5.0
 SWEEP_PAUSE_SECONDS = 0.005
@@ -39,9 +40,8 @@ IGNORED_HERE = (
 )
 
 
-def become(request: Request, output: int, stdin: int) -> None:
-    """Turn this process into the program. Returns never; raises Trouble."""
-    os.setsid()
+def be_limited(request: Request) -> None:
+    """Have the limits of the run. Raises Trouble."""
     with stage("group"):
         for folder, _ in request["groups"]:
             enter_group(folder)
@@ -49,6 +49,12 @@ def become(request: Request, output: int, stdin: int) -> None:
         set_limit(number, most)
     with contextlib.suppress(OSError):
         write_file("/proc/self/oom_score_adj", str(request["oom_score_adj"]))
+
+
+def prepare(request: Request, output: int, stdin: int, init: Init | None) -> None:
+    """Be all that the program is to be, up to its first instruction. Raises Trouble."""
+    os.setsid()
+    be_limited(request)
     if stdin >= 0:
         os.dup2(stdin, 0)
     for fd in (1, 2):
@@ -56,11 +62,16 @@ def become(request: Request, output: int, stdin: int) -> None:
     for number in IGNORED_HERE:
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    if init:
+        init.wait()
+    if request["inside"]:
+        enter(request["inside"], init.fd if init else -1, (1,))
+    else:
+        prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     with stage("workdir"):
         os.chdir(request["workdir"])
-    with stage("command"):
-        os.execvpe(request["argv"][0], request["argv"], request["env"])  # noqa: S606 - no shell, on purpose
+    if request.get("lease"):
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # a change of the user before would undo it
 
 
 def set_limit(number: int, most: int) -> None:
@@ -72,25 +83,34 @@ def set_limit(number: int, most: int) -> None:
         resource.setrlimit(number, (min(most, hard), hard))
 
 
-def launch(request: Request, output: int, before: Callable[[int], None], stdin: int = -1) -> int:
-    """Start the program and return its pid. ``before`` is called with it before the program may act:
-    a program whose record could not be written never begins. Without ``stdin`` it reads nothing."""
+def launch(
+    request: Request,
+    output: int,
+    before: Callable[[int, Init | None], None],
+    stdin: int = -1,
+) -> tuple[int, Init | None]:
+    """Start the program and return its pid, and the init that is beside it if it has one.
+
+    ``before`` is called with both before the program may act: a program whose record could not be written
+    never begins. Without ``stdin`` it reads nothing. Raises Trouble.
+    """
+    inside = request["inside"]
+    init = None
+    if inside and inside["namespaces"]:
+        init = Init(inside, dies_with_shim=bool(request.get("lease")))
     go_read, go_write = os.pipe()
     error_read, error_write = os.pipe()
-    me = os.getpid()
     with stage("fork"):
         pid = os.fork()
     if pid == 0:
         os.close(go_write)
-        if request.get("lease"):
-            prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # from here on it ends with its shim
-            if os.getppid() != me:
-                os._exit(127)
-        wait_and_become(request, output, stdin, go_read, error_write)
+        wait_and_become(request, output, stdin, init, go_read, error_write)
     os.close(error_write)
     try:
         with stage("folder"):
-            before(pid)
+            before(pid, init)
+        if init:
+            init.keep()
         os.write(go_write, b"g")
     finally:
         os.close(go_write)
@@ -98,15 +118,22 @@ def launch(request: Request, output: int, before: Callable[[int], None], stdin: 
     for fd in (go_read, error_read):
         os.close(fd)
     if failure:
+        if init:
+            end_init(init.name)
         raise Trouble(*json.loads(failure))
-    return pid
+    return pid, init
 
 
-def wait_and_become(request: Request, output: int, stdin: int, go: int, failure: int) -> None:
+def wait_and_become(
+    request: Request, output: int, stdin: int, init: Init | None, go: int, failure: int
+) -> None:
     """Live as the program's process up to its first instruction."""
     try:
-        if os.read(go, 1):
-            become(request, output, stdin)
+        prepare(request, output, stdin, init)
+        if not os.read(go, 1) or request.get("probe"):
+            return  # its shim is gone; or this was only to see whether it can be prepared
+        with stage("command"):
+            os.execvpe(request["argv"][0], request["argv"], request["env"])  # noqa: S606 - no shell, on purpose
     except Trouble as trouble:
         os.write(failure, json.dumps(trouble.args).encode())
     finally:
@@ -127,8 +154,12 @@ def reap(pid: int) -> tuple[int | None, bool]:
             status = code
 
 
-def sweep_children(groups: list[Any], seconds_max: float = SWEEP_SECONDS_MAX) -> None:
-    """Kill what the program left behind. Its orphans become our children: no child left, nothing left."""
+def sweep_children(
+    groups: list[Any], init: list[int] | None = None, seconds_max: float = SWEEP_SECONDS_MAX
+) -> None:
+    """Kill what the program left behind. Its orphans become our children, or those of its init, with which
+    they end: no child left, nothing left."""
+    end_init(init)
     me = str(os.getpid())
     until = time.clock_gettime(time.CLOCK_MONOTONIC) + seconds_max
     pause = SWEEP_PAUSE_SECONDS
@@ -140,8 +171,9 @@ def sweep_children(groups: list[Any], seconds_max: float = SWEEP_SECONDS_MAX) ->
 
 
 def sweep_session(record: Request, seconds_max: float = SWEEP_SECONDS_MAX) -> None:
-    """Kill what a program left that was not our child: its groups and its session."""
+    """Kill what a program left that was not our child: its init, its groups and its session."""
     groups, leader = record["groups"], record["pid"]
+    end_init(record.get("init"))
     until = time.clock_gettime(time.CLOCK_MONOTONIC) + seconds_max
     pause = SWEEP_PAUSE_SECONDS
     while time.clock_gettime(time.CLOCK_MONOTONIC) < until:

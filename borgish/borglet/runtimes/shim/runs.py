@@ -8,32 +8,41 @@ import math
 import os
 import select
 import signal
+from collections.abc import Callable
 
 from borgish.borglet.runtimes.shim.basics import (
     CHUNK_BYTES,
+    PR_SET_CHILD_SUBREAPER,
     PRIVATE,
     Request,
     Trouble,
     keep_room,
     make_folder,
+    prctl,
     read_json,
     replace_json,
     reply,
     stage,
     start_ticks,
+    stray_processes,
     wall_seconds,
     write_padded,
 )
 from borgish.borglet.runtimes.shim.groups import make_groups, oom_kills, remove_groups
+from borgish.borglet.runtimes.shim.inside import Init, enter, enter_processes
 from borgish.borglet.runtimes.shim.lease import LOOK_SECONDS, Lease, boot_seconds, read_lease
 from borgish.borglet.runtimes.shim.output import Log, begin_files
 from borgish.borglet.runtimes.shim.program import (
     SWEEP_SECONDS_MAX,
+    be_limited,
     launch,
     reap,
     sweep_children,
     sweep_session,
 )
+
+FOLDERS = ("work", "tmp")
+"""Those of the attempt's folder that are the run's user's."""
 
 LAPSED = {"lapsed": True, "reason": "its lease was over: its machine had no contact with a borgmaster"}
 
@@ -43,7 +52,8 @@ def start(request: Request, answer: int) -> None:
     with stage("folder"):
         make_folder(request["folder"])
         os.chdir(request["folder"])
-        make_folder("work")
+        for name in FOLDERS:
+            make_folder(name)
         held = hold_folder()
     record = read_json("run.json")
     if not held or (record and record["run"] >= request["run"]):
@@ -55,6 +65,8 @@ def start(request: Request, answer: int) -> None:
             raise Trouble("lease", 0, "it is over")  # what asks for this start may have been held up for long
         with stage("group"):
             make_groups([*request["within"], *request["groups"]])
+        with stage("folder"):
+            give_folders(request["inside"])
         record, output = launch_recorded(request)
     except Trouble:
         remove_groups([*request["groups"], *request["within"]])
@@ -64,11 +76,26 @@ def start(request: Request, answer: int) -> None:
     log, ending = Log(), keep_room("exit.new")
     reply(answer, record)
     lease = Lease(record) if record["lease"] else None
+    init = record["init"]
     status = attend(record["pid"], output, log, wake, lease)
     ended = exit_of(status, request["oom"])
     # With a lease, what cannot be killed may run as long as the program itself: then it has not ended.
-    sweep_children(request["groups"], math.inf if lease else SWEEP_SECONDS_MAX)
+    sweep_children(request["groups"], init, math.inf if lease else SWEEP_SECONDS_MAX)
     finish(record, log, output, ending, ended | (LAPSED if lease and lease.is_over else {}))
+
+
+def give_folders(inside: Request | None) -> None:
+    """Let the run's user have the folders that are its own, with what a former run left in them."""
+    if inside is None or inside["uid"] < 0:
+        return
+    uid, gid = inside["uid"], inside["gid"]
+    for top in FOLDERS:
+        if os.stat(top).st_uid == uid:
+            continue
+        for _, folders, files, fd in os.fwalk(top):
+            for name in folders + files:
+                os.chown(name, uid, gid, dir_fd=fd, follow_symlinks=False)
+        os.chown(top, uid, gid)  # last: what was interrupted begins again
 
 
 def hold_folder() -> int:
@@ -103,11 +130,11 @@ def launch_recorded(request: Request) -> tuple[Request, int]:
         theirs = os.open("output", os.O_RDWR)
     me = os.getpid()
     program = {name: request[name] for name in ("env", "workdir", "ram_bytes", "disk_bytes")}
-    record = {name: request[name] for name in ("run", "boot", "groups", "oom", "within", "lease")}
+    record = {name: request[name] for name in ("run", "boot", "groups", "oom", "within", "lease", "inside")}
     record.update(shim=me, shim_ticks=start_ticks(me), at=wall_seconds())
 
-    def before(pid: int) -> None:
-        record.update(pid=pid, ticks=start_ticks(pid))
+    def before(pid: int, init: Init | None) -> None:
+        record.update(pid=pid, ticks=start_ticks(pid), init=init.name if init else None)
         replace_json("starting.json", record | {"program": program})
 
     launch(request, theirs, before)
@@ -193,13 +220,68 @@ def watch(request: Request, answer: int) -> None:
 
 def execute(request: Request, answer: int, output: int, stdin: int = -1) -> None:
     """Run a command beside a task: its pid first, then how it ended, each a line of the answer."""
-    wake = wake_on_child()
     os.chdir("/")
+    inside = request["inside"]
+    if inside is None or not inside["namespaces"]:
+        attend_command(request, answer, output, stdin, identity_of)
+        return
+    # The command's orphans become children of the nearest who collects them among the task's processes. For
+    # them to end with it, that must be one of ours: a keeper, as confined as what it keeps.
+    init = enter_processes(inside, request["init"])
+    asks_read, asks_write = os.pipe()
+    says_read, says_write = os.pipe()
+    with stage("fork"):
+        keeper = os.fork()
+    if keeper == 0:
+        os.close(asks_read)
+        os.close(says_write)
+        keep_command(request, answer, output, stdin, init, asks_write, says_read)
+    for fd in (output, stdin, asks_write, says_read):
+        if fd >= 0:
+            os.close(fd)
+    if os.read(asks_read, 1):
+        here = stray_processes(lambda fields: fields[1] == str(keeper))
+        os.write(says_write, json.dumps(identity_of(here[0] if here else 0)).encode())
+    os.waitpid(keeper, 0)
 
-    def before(pid: int) -> None:
-        reply(answer, {"pid": pid, "ticks": start_ticks(pid)})
 
-    pid = launch(request, output, before, stdin)
+def identity_of(pid: int) -> Request:
+    """Return by which a process is known."""
+    return {"pid": pid, "ticks": start_ticks(pid)}
+
+
+def keep_command(
+    request: Request, answer: int, output: int, stdin: int, init: int, asks: int, says: int
+) -> None:
+    """Be the keeper of a command among a task's processes. Returns never."""
+    try:
+        os.dup2(0, 2)
+        prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        be_limited(request)
+        enter(request["inside"], init, (output,))
+
+        def outside(_pid: int) -> Request:
+            os.write(asks, b"?")
+            return dict(json.loads(os.read(says, CHUNK_BYTES)))
+
+        rest: Request = {"inside": None, "groups": [], "rlimits": []}
+        attend_command(request | rest, answer, output, stdin, outside)
+    except Trouble as trouble:
+        reply(answer, trouble.answer)
+    finally:
+        os._exit(0)
+
+
+def attend_command(
+    request: Request, answer: int, output: int, stdin: int, identity: Callable[[int], Request]
+) -> None:
+    """Run a command to its end. ``identity`` tells who a process is to the machine."""
+    wake = wake_on_child()
+
+    def before(pid: int, _init: Init | None) -> None:
+        reply(answer, identity(pid))
+
+    pid, _ = launch(request, output, before, stdin)
     os.close(output)
     if stdin >= 0:
         os.close(stdin)  # or whoever writes would not notice that the command has closed it
@@ -210,3 +292,16 @@ def execute(request: Request, answer: int, output: int, stdin: int = -1) -> None
         status, _ = reap(pid)
     sweep_children([])
     reply(answer, {"code": os.waitstatus_to_exitcode(status)})
+
+
+def probe(request: Request, answer: int) -> None:
+    """Try whether a program can be confined so, without starting one."""
+    with stage("folder"):
+        for name in (request["folder"], *(f"{request['folder']}/{name}" for name in FOLDERS)):
+            make_folder(name)
+        os.chdir(request["folder"])
+        give_folders(request["inside"])
+    output = os.open(os.devnull, os.O_WRONLY)
+    _, init = launch(request, output, lambda _pid, _init: None)
+    sweep_children([], init.name if init else None)
+    reply(answer, {"done": True})

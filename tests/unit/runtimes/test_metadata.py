@@ -1,0 +1,54 @@
+"""The rule that closes the address of a cloud's credentials."""
+
+from pathlib import Path
+
+import pytest
+
+from borgish.borglet.runtimes.metadata import close_metadata, nft_text
+from borgish.borglet.runtimes.uids import UidRules
+from borgish.vocabulary import HELD
+
+RULES = UidRules(low=2000, high=2009, users={"bob": (1500, 1500)})
+
+
+def tool(folder: Path, name: str, text: str) -> None:
+    (folder / name).write_text(f"#!/bin/sh\n{text}\n")
+    (folder / name).chmod(0o755)
+
+
+@pytest.fixture
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that is all of PATH."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    return tmp_path
+
+
+@pytest.mark.usefixtures("path")
+async def test_without_a_tool_it_is_said() -> None:
+    assert await close_metadata(RULES) == "neither nft nor iptables is there"
+
+
+async def test_nft_gets_one_table_for_all(path: Path) -> None:
+    tool(path, "nft", f"/bin/cat > {path}/got")
+    assert await close_metadata(RULES) == HELD
+    got = (path / "got").read_text()
+    assert got == nft_text(["2000-2009", "1500"])
+    assert "meta skuid { 2000-2009, 1500 } ip daddr 169.254.169.254 reject" in got
+    assert got.count("{") == got.count("}")
+
+
+async def test_iptables_gets_each_rule_once(path: Path) -> None:
+    tool(path, "iptables", f'echo "$@" >> {path}/got; [ "$2" != -C ]')
+    assert await close_metadata(RULES) == HELD
+    lines = (path / "got").read_text().splitlines()
+    assert [line.split()[1] for line in lines] == ["-C", "-I", "-C", "-I"]
+    assert "-d 169.254.169.254 -m owner --uid-owner 2000-2009" in lines[1]
+    (path / "got").unlink()
+    tool(path, "iptables", f'echo "$@" >> {path}/got')
+    assert await close_metadata(RULES) == HELD
+    assert "-I" not in (path / "got").read_text()
+
+
+async def test_what_a_tool_says_is_the_reason(path: Path) -> None:
+    tool(path, "nft", "echo 'no right to' >&2; exit 1")
+    assert await close_metadata(RULES) == "nft: no right to"
