@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -40,10 +41,12 @@ from borgish.master.step import Step
 from borgish.master.watch import WatchHub
 from borgish.store.base import Store
 from borgish.store.checkpoint_files import CheckpointFiles
+from borgish.store.checkpoints import DAY_SECONDS
 from borgish.wire.api import RotationView
 
 POISON_FILE = "poison.json"
 POISON_KEPT_MAX = 100
+AUDIT_PRUNED_MAX = 1000  # entries a minute
 USE_SECONDS = 3600.0
 """When a token was last used is known to this."""
 
@@ -269,7 +272,12 @@ class Daemon:
         return create_app(services, self._tokens, hosts, leader.guard.check, self._limits, self._refusals.add)
 
     async def _note_refusals(self) -> None:
-        await self._refusals.note(self._leader.inbox)
+        """Have the audit log say who was refused, and let go of what is older than it is kept."""
+        leader, days = self._leader, self._settings.keep.audit_days
+        await self._refusals.note(leader.inbox)
+        if days:
+            before = leader.clock.now().wall - days * DAY_SECONDS
+            await leader.turn.in_store(partial(leader.store.prune_audit, before, AUDIT_PRUNED_MAX))
 
     async def _note_use(self) -> None:
         """Have the cell note which tokens were used, each once an hour at most."""

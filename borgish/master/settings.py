@@ -57,9 +57,10 @@ class Poll(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Keep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How long the dead are remembered."""
+    """How long the dead, and what people did, are remembered. 0 days: all of it, for good."""
 
     dead_jobs_hours: Positive = 24.0
+    audit_days: Days = 365.0
 
 
 class Checkpoints(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
