@@ -6,8 +6,9 @@ The bar is the same each time: the cell is as it was, and no task that was not k
 import os
 import signal
 from collections.abc import Iterator
-from pathlib import Path
+from contextlib import suppress
 
+import psutil
 import pytest
 
 from tests.cells import RealCell, runs, wait_until
@@ -34,15 +35,16 @@ DEATHS = [
 # A batch task that goes on until its gate opens, and ends with code 7.
 GATED = """\
 name: {name}
-run: [sh, -c, "while [ ! -e '{gate}' ]; do sleep 0.05; done; exit 7"]
+run: [sh, -c, "while [ ! -e gate ]; do sleep 0.05; done; exit 7"]
 restart: {{policy: never}}
 resources: {{cpu: 10m, ram: 16MiB}}
 """
-# Tasks that write down which process is which task: two processes of one task would both live.
+# Tasks whose processes say which task they are: two processes of one task would both live.
 COUNTED = """\
 name: {name}
 tasks: 12
-run: [sh, -c, "echo $BORGISH_INDEX $$ >> '{file}'; exec sleep 100000"]
+run: [sleep, "100000"]
+env: {{COUNTED_IN: "{mark}"}}
 resources: {{cpu: 10m, ram: 8MiB}}
 """
 
@@ -121,16 +123,17 @@ def test_a_task_killed_while_daemons_are_dead_comes_back(
 
 @pytest.mark.parametrize("dead", DEATHS)
 def test_an_exit_code_is_not_lost_while_daemons_are_dead(
-    demo: RealCell, steady: dict[str, Life], tmp_path: Path, dead: tuple[str, ...]
+    demo: RealCell, steady: dict[str, Life], dead: tuple[str, ...]
 ) -> None:
-    gate, job = tmp_path / "gate", f"gated-{len(dead)}-{dead[0]}"
-    submitted(demo, GATED.format(name=job, gate=gate))
+    job = f"gated-{len(dead)}-{dead[0]}"
+    submitted(demo, GATED.format(name=job))
     task = task_of(demo, f"ann/{job}/0")
     assert task.pid
     assert task.machine in ("m1", "m2")
     for name in dead:
         demo.kill(task.machine if name == "m1" else name)
-    gate.touch()
+    there = demo.folder / "machines" / task.machine / "state/process/runs"
+    (there / f"ann+{job}+0@{task.attempt}" / "work/gate").touch()
     wait_until(lambda: task.pid and not runs(task.pid), PATIENCE_SECONDS)
     demo.ok("up")
     becomes(lambda: end_of(task_of(demo, task.name)), ("dead", 7, "exit code 7"))
@@ -140,29 +143,31 @@ def test_an_exit_code_is_not_lost_while_daemons_are_dead(
 
 @pytest.mark.parametrize("dead", DEATHS)
 def test_daemons_killed_in_the_middle_of_starting_start_nothing_twice(
-    demo: RealCell, steady: dict[str, Life], tmp_path: Path, dead: tuple[str, ...]
+    demo: RealCell, steady: dict[str, Life], dead: tuple[str, ...]
 ) -> None:
-    file, job = tmp_path / "started", f"counted-{len(dead)}-{dead[0]}"
-    submitted(demo, COUNTED.format(name=job, file=file), "--detach")
+    job = f"counted-{len(dead)}-{dead[0]}"
+    mark = f"{job} of {os.getpid()}"
+    submitted(demo, COUNTED.format(name=job, mark=mark), "--detach")
     for name in dead:
         demo.kill(name)
     demo.ok("up")
     demo.ok("job", "wait", f"ann/{job}", "--settle", 0)
-    becomes(lambda: living(file), {index: [life.pid] for index, life in by_index(demo, job).items()})
-    assert len(living(file)) == 12
+    becomes(lambda: living(mark), {index: [life.pid] for index, life in by_index(demo, job).items()})
+    assert len(living(mark)) == 12
     assert {name: life for name, life in lives(demo).items() if not name.startswith("ann/")} == steady
     demo.ok("job", "kill", f"ann/{job}", "--max-affected", 12)
-    becomes(lambda: living(file), {})
+    becomes(lambda: living(mark), {})
     becomes(lambda: {task.state for task in tasks_of(demo, f"ann/{job}").values()}, {"dead"})
 
 
-def living(file: Path) -> dict[int, list[int]]:
-    """Return the processes that live of each task that wrote itself down."""
+def living(mark: str) -> dict[int, list[int]]:
+    """Return the processes that live of each task with this mark in its environment."""
     found: dict[int, list[int]] = {}
-    for line in file.read_text().splitlines() if file.exists() else ():  # the first makes it
-        index, pid = map(int, line.split())
-        if runs(pid):
-            found.setdefault(index, []).append(pid)
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            environment = process.environ()
+            if environment.get("COUNTED_IN") == mark:
+                found.setdefault(int(environment["BORGISH_INDEX"]), []).append(process.pid)
     return dict(sorted(found.items()))
 
 

@@ -9,7 +9,7 @@ from borgish.api.app import create_app
 from borgish.api.serve import Serving, serve
 from borgish.api.services import Reading
 from borgish.bands import Bands
-from borgish.cell.access import Asker
+from borgish.cell.access import Asker, User
 from borgish.cell.commands import Command, JoinMachine
 from borgish.cell.model import Cell, Rules, Snapshot
 from borgish.clock import Now
@@ -42,6 +42,8 @@ class CoreMaster(FakeMaster):
         self.core = Core(cell, ReconcileSettings(), self.now)
         self.core.begin(cell.epoch + 1, "me", self.now, rules)
         self.cell, self.observed = self.core.cell, self.core.observed
+        for user in ("ann", "bob"):
+            self.cell.access.users[user] = User(user, grants=("band:production",))
 
     async def ask(
         self,
