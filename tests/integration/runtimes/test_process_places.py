@@ -66,6 +66,11 @@ async def said(watched: Watched, spec: AttemptSpec) -> list[str]:
     return (await text(watched.runtime.logs(spec.key, previous=False, follow=False, tail=0))).splitlines()
 
 
+async def test_finding_out_what_holds_leaves_the_devices_of_the_machine_as_they_are(watched: Watched) -> None:
+    assert watched.runtime.measures()
+    assert (os.stat(os.devnull).st_uid, os.stat(os.devnull).st_gid) == (0, 0)
+
+
 async def test_a_root_of_its_own(watched: Watched, roots: Path) -> None:
     needs(watched, "files")
     box = "busybox"

@@ -20,6 +20,7 @@ import json
 import os
 import select
 import signal
+import stat
 from typing import Any
 
 from borgish.borglet.runtimes.shim.basics import (
@@ -184,7 +185,8 @@ def restrict(inside: Request, outputs: tuple[int, ...]) -> None:
     with stage("confine.uid"):
         if uid >= 0:
             for fd in outputs:
-                os.fchown(fd, uid, gid)
+                if stat.S_ISFIFO(os.fstat(fd).st_mode):  # and no device of the machine, as a probe has
+                    os.fchown(fd, uid, gid)
             os.setgroups([])
             os.setresgid(gid, gid, gid)
             os.setresuid(uid, uid, uid)
