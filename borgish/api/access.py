@@ -16,7 +16,7 @@ from borgish.api.parameters import LIMIT_MAX, After, Limit, Owner, SecretId, cut
 from borgish.api.request import ApiRequest
 from borgish.api.services import Reading
 from borgish.bands import Bands
-from borgish.cell.access import BAND_GRANT, Access, Invitation, Role, Token
+from borgish.cell.access import BAND_GRANT, Access, Invitation, Principal, Role, Token
 from borgish.cell.commands import (
     AddGroup,
     AddUser,
@@ -29,7 +29,7 @@ from borgish.cell.commands import (
     RevokeInvitation,
     RevokeToken,
 )
-from borgish.errors import Forbidden, Invalid, NotFound
+from borgish.errors import Invalid, NotFound
 from borgish.text import instant
 from borgish.vocabulary import NAME_PATTERN, Band
 from borgish.wire.api import Accepted, Page
@@ -173,20 +173,22 @@ def _shown(grants: tuple[str, ...]) -> tuple[str, ...]:
 
 @get("/v1/tokens", opt={POLICY: Policy.SELF})
 async def list_tokens(request: ApiRequest, limit: Limit = LIMIT_MAX, after: After = "") -> TokenList:
-    """List the tokens of the cell; whoever is no admin sees the own ones."""
+    """List the tokens of the cell; whoever is no admin sees the own ones of the same role."""
     who = request.user
 
     def view(reading: Reading) -> TokenList:
         access = reading.cell.access
-        seen = {
-            token.id: token
-            for token in access.tokens.values()
-            if who.role == Role.ADMIN or token.user == who.name
-        }
+        seen = {token.id: token for token in access.tokens.values() if _is_own(who, token)}
         chosen, page = _page(seen, after, limit)
         return TokenList(tuple(_token_view(access, token) for token in chosen), page)
 
     return await request.read(view)
+
+
+def _is_own(who: Principal, token: Token) -> bool:
+    """Whether somebody may see and revoke a token. Not one of another role: a reader's that leaked must end
+    nobody's work."""
+    return who.role == Role.ADMIN or (token.user, token.role) == (who.name, who.role)
 
 
 def _token_view(access: Access, token: Token) -> TokenView:
@@ -236,13 +238,15 @@ def _band(bands: Bands, word: str) -> Band:
 
 @post("/v1/tokens/{token:str}/revoke", opt={POLICY: Policy.SELF}, status_code=200)
 async def revoke_token(request: ApiRequest, token: SecretId) -> Accepted:
-    """Let a token stand for nobody, at once; one's own, or for admins any."""
+    """Let a token stand for nobody, at once; one's own of the same role, or for admins any."""
     who = request.user
 
     def check_own(reading: Reading) -> None:
-        theirs = [it for it in reading.cell.access.tokens.values() if it.sha256.startswith(token)]
-        if who.role != Role.ADMIN and any(it.user != who.name for it in theirs):
-            raise Forbidden("this token is not yours", "Ask an admin to revoke it")
+        found = [it for it in reading.cell.access.tokens.values() if it.sha256.startswith(token)]
+        if not all(_is_own(who, it) for it in found):  # as if it were not there: ids are nobody's business
+            raise NotFound(
+                f"there is no token {token} of yours", "`borgctl token list` shows those there are"
+            )
 
     await request.read(check_own)
     return await request.command(RevokeToken(token))

@@ -121,7 +121,8 @@ def check_owner(principal: Principal, owner: str) -> None:
     """Raise Forbidden when somebody acts on what is neither theirs nor of a group that they are in."""
     if not may_see_inside(principal, owner):
         raise Forbidden(
-            f"{principal.name} may not act on the jobs of {owner}", "Ask that user, or use an admin's token"
+            f"{principal.name} may not act on the jobs of {owner}",
+            "Ask that user, or use an admin's token; into a group an admin puts its members",
         )
 
 

@@ -6,6 +6,7 @@ SIGTERM and SIGINT end it in order with exit 0. Tasks go on in any case, and the
 import argparse
 import asyncio
 import logging
+import os
 import signal
 import socket
 import sys
@@ -50,6 +51,9 @@ def main(arguments: list[str] | None = None) -> None:
             options.config = _join(options)
             if options.no_start:
                 return
+            # As anybody would start it: the token is not to stand in its command line.
+            command = [sys.executable, "-m", "borgish.borglet.main", "--config", str(options.config)]
+            os.execv(sys.executable, command)  # noqa: S606 - no shell, on purpose
         file = read(options.config)
         settings = checked(options.config, file)
         lock = _take_folder(settings.state)

@@ -13,6 +13,7 @@ from borgish.cell.commands import (
     Command,
     RestartTasks,
     ResumeCron,
+    ResumeUpdate,
     RunApp,
     RunCron,
     ScaleJob,
@@ -90,7 +91,7 @@ def _started(cell: Cell, command: Command) -> Iterator[JobSpec]:
             yield spec.job
         case ScaleJob(name, tasks):
             yield from _specs_of(cell, name, grown_to=tasks)
-        case RestartTasks(name):
+        case RestartTasks(name) | ResumeUpdate(name):
             yield from _specs_of(cell, name)
         case UndoUpdate(name) if job := cell.jobs.get(name):
             yield from (each.spec for each in job.earlier.values())

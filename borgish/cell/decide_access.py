@@ -181,6 +181,13 @@ def create_token(cell: Cell, _o: Observed, command: CreateToken, _actor: str, no
         raise Invalid(f"no token has the role {token.role}", "machines join by `borgctl machine invite`")
     if token.role is Role.USER and token.user not in access.users:
         raise NotFound(f"there is no user {token.user}", f"add it first: `borgctl user add {token.user}`")
+    if token.user in access.groups:
+        raise Invalid(f"{token.user} is a group", "make a token for each of its members")
+    if token.bands and token.role is not Role.USER:
+        raise Invalid(
+            f"a token of role {token.role} cannot be held to bands",
+            "leave out --bands: readers and operators have no jobs, and admins could make themselves another",
+        )
     if token.is_over(now.wall):
         raise Invalid("the token would be over at once", "give a longer time with --for")
     if too_much := sorted(set(token.bands) - _bands_within(access, token)):
@@ -195,8 +202,6 @@ def create_token(cell: Cell, _o: Observed, command: CreateToken, _actor: str, no
 
 
 def _bands_within(access: Access, token: Token) -> set[str]:
-    if token.role is Role.ADMIN:
-        return set(Band)
     granted = {grant_words(g) for g in access.grants_of(token.user) if g.startswith(BAND_GRANT)}
     return {Band.BATCH, Band.FREE} | granted
 

@@ -15,7 +15,7 @@ import typer
 
 from borgish.cli.render import Column, Form, FormOption, show_list
 from borgish.cli.session import DirOption, cells_folder, chosen_cell, noun, session_of, single
-from borgish.errors import Invalid, NotFound
+from borgish.errors import Invalid, NotFound, Unauthenticated
 from borgish.vocabulary import NAME_PATTERN
 
 login_app = single()
@@ -67,6 +67,8 @@ def login(
     from borgish.tls.pinning import fetch_authority
 
     token = read_token(token_file) if token_file else _ask_token()
+    if not token:
+        raise Unauthenticated("no token was given", "Type it, pipe it in, or name its file with --token-file")
     if url.startswith("https://") and not authority and "BORGISH_CA" not in os.environ:
         raise Invalid(
             "nothing says by which authority the cell is known",

@@ -78,7 +78,10 @@ def test_people_reach_as_far_as_they_were_let(tidied: RealCell, given: Callable[
     (token,) = [each for each in tidied.items("token", "list") if each["bands"] == ["free"]]
     assert (token["user"], token["role"]) == ("pia", "user")
     assert {each["user"] for each in _items(pia, "token", "list")} == {"pia"}
-    assert paul("token", "revoke", token["id"]).code == 4
+    assert paul("token", "revoke", token["id"]).code == 1
+    assert given("pia", "reader")("token", "revoke", token["id"]).code == 1, (
+        "one that leaked ends nobody's work"
+    )
     assert pia("token", "revoke", token["id"]).code == 0
     assert limited("job", "list").code == 4
 

@@ -204,7 +204,9 @@ def test_a_revoked_machine_is_out_with_what_it_streams_until_it_is_invited(
     place.daemons[-1].send_signal(signal.SIGTERM)
     assert place.daemons.pop().wait(SECONDS_MAX) == 0
     assert place.join(token) == 0, place.log.read_text()
+    before = len(place.log.read_text())
     place.borglet()
+    until(lambda: "joined cell" in place.log.read_text()[before:], place.log)
     until(place.hears, place.log)
 
 

@@ -31,6 +31,7 @@ from borgish.cell.commands import (
     RemoveUser,
     RestartTasks,
     ResumeCron,
+    ResumeUpdate,
     RevokeInvitation,
     RevokeMachine,
     RevokeToken,
@@ -115,7 +116,9 @@ def test_a_revoked_token_stands_for_nobody_whatever_comes_back(desk: Desk) -> No
         (token("x", "ann", Role.JOIN), Invalid),
         (token("x", "ann", expires_at=WALL), Invalid),
         (token("x", "ann", bands=(Band.PRODUCTION,)), Invalid),
-        (token("x", "ann", Role.READER, bands=(Band.MONITORING,)), Invalid),
+        (token("x", "ann", Role.READER, bands=(Band.FREE,)), Invalid),
+        (token("x", "root", Role.ADMIN, bands=(Band.FREE,)), Invalid),
+        (token("x", "web-team", Role.READER), Invalid),
     ],
 )
 def test_tokens_that_cannot_be(desk: Desk, made: Token, error: type[Exception]) -> None:
@@ -288,6 +291,7 @@ def test_every_way_to_start_what_is_not_hers_or_too_high_is_closed(desk: Desk) -
         ScaleJob("ann/high", 9),
         RestartTasks("ann/high"),
         UndoUpdate("ann/high"),
+        ResumeUpdate("ann/high"),
         app,
         UndoApp("ann/shop"),
         RunApp("ann/shop"),
