@@ -30,6 +30,7 @@ group_app = noun("Groups: users who have jobs together.")
 token_app = noun("Tokens: by which people and programs prove who they are.")
 
 NEVER = "never"
+ROLES = ("reader", "user", "operator", "admin")
 
 User = Annotated[str, typer.Argument(metavar="USER", help="Name of the user.")]
 Group = Annotated[str, typer.Argument(metavar="GROUP", help="Name of the group.")]
@@ -193,6 +194,8 @@ def create_token(
     from borgish.credentials import write_private
     from borgish.ids import new_token
 
+    if role not in ROLES:
+        raise typer.BadParameter(f"'{role}' is none of {', '.join(ROLES)}", param_hint="--role")
     client, token = _client(context), new_token()
     asked = TokenRequest(
         _digest(token),

@@ -17,6 +17,8 @@ from borgish.wire.api_access import InvitationList, InvitationRequest, Invitatio
 if TYPE_CHECKING:
     from borgish.client import Client
 
+SECONDS_MAX = 24 * 3600.0
+
 COLUMNS: tuple[Column[InvitationView], ...] = (
     Column("ID", lambda it: it.id),
     Column("MACHINE", lambda it: it.machine or "any"),
@@ -48,7 +50,10 @@ def invite(
 
     client, secret = session_of(context).client(), secrets.token_urlsafe(32)
     digest = hashlib.sha256(secret.encode()).hexdigest()
-    asked = InvitationRequest(digest, name, count, seconds_of(time, "--for"))
+    seconds = seconds_of(time, "--for")
+    if not 0 < seconds <= SECONDS_MAX:
+        raise typer.BadParameter("an invitation holds for 24h at most", param_hint="--for")
+    asked = InvitationRequest(digest, name, count, seconds)
     accepted = client.post("/v1/invitations", asked, Accepted)
     print_err(accepted.text)
     for note in accepted.notes:
