@@ -4,6 +4,9 @@ from urllib.parse import SplitResult, urlsplit
 
 from borgish.errors import Invalid
 
+WILDCARDS = ("0.0.0.0", "::")  # noqa: S104 - compared with, not listened on
+"""Who listens there listens on every address of the host."""
+
 
 def address_of(url: str) -> SplitResult:
     """Return the parts of a master's address. Raises Invalid for all but scheme, host and port."""

@@ -21,6 +21,7 @@ from borgish.durable import sync
 from borgish.errors import UnsafeConfiguration
 from borgish.failpoints import reach
 from borgish.ids import new_token
+from borgish.join_token import digest_of
 
 LETTER_BOX = "tokens.toml"
 MEMBER = "bgm_"
@@ -76,7 +77,7 @@ def admin_token_digest(folder: Path) -> str:
     try:
         tokens = folder / "tokens"
         tokens.mkdir(mode=0o700, exist_ok=True)
-        return _digest(_made(tokens / "admin.token", new_token))
+        return digest_of(_made(tokens / "admin.token", new_token))
     except OSError as error:
         raise _not_ours(folder, error) from None
 
@@ -100,7 +101,7 @@ def post_token(folder: Path, token: str, name: str, role: str, machine: str = ""
     machine, and the role join, it is an invitation for it. Raises OSError."""
     path = folder / LETTER_BOX
     there = path.read_text("utf-8") if path.exists() else ""
-    rows = [f"[{_digest(token)}]", f'name = "{name}"', f'role = "{role}"']
+    rows = [f"[{digest_of(token)}]", f'name = "{name}"', f'role = "{role}"']
     if machine:
         rows.append(f'machine = "{machine}"')
     write_private(path, there + "\n".join(rows) + "\n\n")
@@ -179,10 +180,6 @@ def write_private(path: Path, text: str) -> None:
     draft.replace(path)
     sync(path.parent)
     reach("credentials.written")
-
-
-def _digest(token: str) -> str:
-    return hashlib.sha256(token.encode()).hexdigest()
 
 
 def admin_name() -> str:

@@ -5,6 +5,7 @@ what the master shows before anything secret leaves (the forms of k3s and kubead
 has no authority, which is on loopback only.
 """
 
+import hashlib
 import re
 
 import msgspec
@@ -49,3 +50,11 @@ def parse(text: str) -> JoinToken:
     if not _SECRET.fullmatch(secret):
         raise Invalid(f"the join token was cut off: its secret has {SECRET_CHARACTERS} characters", HINT)
     return JoinToken(authority, secret)
+
+
+def digest_of(secret: str) -> str:
+    """Return what is kept of a token or an invitation: its SHA-256, in hex.
+
+    A plain digest is enough: they are 256 random bits, which no dictionary has.
+    """
+    return hashlib.sha256(secret.encode()).hexdigest()

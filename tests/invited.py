@@ -5,9 +5,9 @@ from pathlib import Path
 
 import msgspec
 
-from borgish.cell.access import digest_of
 from borgish.credentials import post_token
 from borgish.ids import new_token
+from borgish.join_token import digest_of
 from borgish.wire.api_access import InvitationRequest
 
 SECONDS_MAX = 60.0

@@ -2,8 +2,7 @@
 
 Clients are redirected with 307, method and body kept, and the body names the leader as well; 503 while nobody
 leads. There is one place to read from, so no answer is older than another. It asks for the same tokens as
-the API of one who leads; tokens and secrets are files here too, for a database that had them could command
-machines.
+the API of one who leads, which it knows by its copy of the cell.
 """
 
 from collections.abc import Callable

@@ -12,9 +12,10 @@ import sys
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from borgish.addresses import WILDCARDS
 from borgish.borglet import facts
 from borgish.borglet.identity import Identity
-from borgish.borglet.join import WILDCARDS, HttpJoin, Redirected
+from borgish.borglet.join import HttpJoin, Redirected
 from borgish.borglet.settings import File, Settings, checked, read
 from borgish.borglet.state_folder import FolderLock, Membership, membership_in
 from borgish.clock import SystemClock

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from borgish.addresses import may_follow
+from borgish.addresses import WILDCARDS, may_follow
 from borgish.borglet.identity import Identity
 from borgish.borglet.settings import Settings
 from borgish.borglet.state_folder import Membership
@@ -40,7 +40,6 @@ REQUEST_SECONDS = 5.0
 REMIND_SECONDS = 60.0
 ANSWER_BYTES_MAX = 64 * 1024
 JOIN_HINT = "Put an invitation there: `borgctl machine invite` makes one"
-WILDCARDS = ("0.0.0.0", "::")  # noqa: S104 - compared with, not listened on
 
 
 class Redirected(Exception):

@@ -6,11 +6,11 @@ back. Borg calls the right to do something a capability (section 2.5); this is r
 (RBAC) with fixed roles, and *grants* for what a user may have beyond the defaults.
 """
 
-import hashlib
 from enum import StrEnum
 
 import msgspec
 
+from borgish.join_token import digest_of
 from borgish.vocabulary import Band
 
 DEFAULT_BANDS = frozenset({Band.BATCH, Band.FREE})
@@ -138,14 +138,6 @@ class Asker(msgspec.Struct, frozen=True):
 
     principal: Principal
     source: str = ""
-
-
-def digest_of(secret: str) -> str:
-    """Return what is kept of a token or an invitation: its SHA-256, in hex.
-
-    A plain digest is enough: they are 256 random bits, which no dictionary has.
-    """
-    return hashlib.sha256(secret.encode()).hexdigest()
 
 
 def principal_of(access: Access, secret: str, at: float) -> Principal | None:

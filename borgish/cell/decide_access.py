@@ -52,7 +52,6 @@ from borgish.vocabulary import Band, State
 
 INVITATION_SECONDS_MAX = 24 * 3600.0
 INVITATION_USES_MAX = 10_000
-RECOVER_HINT = "on the host of the borgmaster, `borgctl cell recover` makes another one"
 
 # Users and groups: the names of both are names of owners, so one name is one of them
 

@@ -8,6 +8,7 @@ import typer
 from borgish.cli.at_option import day_and_time
 from borgish.cli.render import Column, Form, FormOption, show_list
 from borgish.cli.session import noun, session_of
+from borgish.join_token import digest_of
 from borgish.text import age
 from borgish.wire.api import Accepted
 from borgish.wire.api_access import (
@@ -198,7 +199,7 @@ def create_token(
         raise typer.BadParameter(f"'{role}' is none of {', '.join(ROLES)}", param_hint="--role")
     client, token = _client(context), new_token()
     asked = TokenRequest(
-        _digest(token),
+        digest_of(token),
         user or session_of(context).who_asks(),
         role,
         tuple(word for word in bands.split(",") if word),
@@ -226,12 +227,6 @@ def _seconds(text: str) -> float | None:
     return seconds_of(text, "--for") if text else None
 
 
-def _digest(secret: str) -> str:
-    import hashlib
-
-    return hashlib.sha256(secret.encode()).hexdigest()
-
-
 @token_app.command("list")
 def list_tokens(context: typer.Context, output: FormOption = Form.TABLE) -> None:
     """List the tokens by their ids; whoever is no admin sees the own ones."""
@@ -250,7 +245,7 @@ def revoke_token(
     from borgish.client import quoted
 
     if token.startswith("bgt_"):  # somebody pastes the token itself, to be rid of it
-        token = _digest(token)
+        token = digest_of(token)
     _say(_client(context).post(quoted("tokens", token) + "/revoke", None, Accepted))
 
 

@@ -9,7 +9,7 @@ from borgish.cli.at_option import day_and_time
 from borgish.cli.machine import MachineName, app
 from borgish.cli.render import Column, Form, FormOption, show_list
 from borgish.cli.session import session_of
-from borgish.join_token import JoinToken
+from borgish.join_token import JoinToken, digest_of
 from borgish.text import age
 from borgish.wire.api import Accepted
 from borgish.wire.api_access import InvitationList, InvitationRequest, InvitationView
@@ -42,14 +42,13 @@ def invite(
 
     A name that is in the cell is taken over by nothing but an invitation for it.
     """
-    import hashlib
     import secrets
 
     from borgish.cli.job import seconds_of
     from borgish.cli.screen import print_err, print_out
 
     client, secret = session_of(context).client(), secrets.token_urlsafe(32)
-    digest = hashlib.sha256(secret.encode()).hexdigest()
+    digest = digest_of(secret)
     seconds = seconds_of(time, "--for")
     if not 0 < seconds <= SECONDS_MAX:
         raise typer.BadParameter("an invitation holds for 24h at most", param_hint="--for")

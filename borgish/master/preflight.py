@@ -149,7 +149,7 @@ async def check_machines(
         error = UnsafeConfiguration(
             f"{len(strangers)} of {len(heads) + len(strangers)} machines that answered know another secret "
             f"than the one in {folder}, as {strangers[0]}",
-            "Copy secret and tokens.toml from the state folder of a borgmaster that led this cell",
+            "Copy secret from the state folder of a borgmaster that led this cell",
         )
         if one_of_several:
             raise error

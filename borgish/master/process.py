@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from borgish.addresses import WILDCARDS
 from borgish.api.auth import CellTokens
 from borgish.api.middleware import AuthMiddleware, hosts_of
 from borgish.api.rate_limits import Limits
@@ -294,7 +295,7 @@ def _advertised(settings: Settings, listening: str) -> str:
     the host's name."""
     if settings.advertise:
         return settings.advertise.rstrip("/")
-    if settings.host not in ("0.0.0.0", "::"):  # noqa: S104 - compared with, not listened on
+    if settings.host not in WILDCARDS:
         return listening
     scheme, port = listening.partition(":")[0], listening.rpartition(":")[2]
     return f"{scheme}://{socket.gethostname()}:{port}"

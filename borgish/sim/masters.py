@@ -11,13 +11,14 @@ from typing import TypeVar
 
 import msgspec
 
-from borgish.cell.access import Invitation, digest_of
+from borgish.cell.access import Invitation
 from borgish.cell.commands import AdmitTokens, Command
 from borgish.cell.free_space import Level
 from borgish.cell.invariants import violations
 from borgish.cell.model import Cell
 from borgish.clock import Now
 from borgish.errors import BorgishError, Unreachable
+from borgish.join_token import digest_of
 from borgish.master.core import Core
 from borgish.master.leader import Host, Leader, Work
 from borgish.master.preflight import TakeOver, check_machines

@@ -12,6 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from borgish.addresses import WILDCARDS
 from borgish.credentials import read_private, write_private
 from borgish.errors import Invalid, UnsafeConfiguration
 from borgish.tls.authority import (
@@ -26,8 +27,6 @@ from borgish.tls.authority import (
 from borgish.tls.bundle import authorities_in
 from borgish.tls.files import AUTHORITY_FILE, MASTER_FILE
 from borgish.tls.validity import Validity
-
-WILDCARDS = ("0.0.0.0", "::")  # noqa: S104 - compared with, not listened on
 
 
 def make_authority(folder: Path, cell: str, now: float) -> Authority:

@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 from docker.errors import APIError, NotFound
 
+from borgish.addresses import WILDCARDS
 from borgish.borglet.runtimes.base import HELD
 from borgish.borglet.runtimes.disk import WATCHED
 from borgish.borglet.runtimes.docker_container import LABEL_CELL, OPEN_FILES_MAX, Place
@@ -30,7 +31,6 @@ from borgish.wire.bounds import is_loopback
 LINK_LOCAL = "169.254.0.0/16"  # 169.254.169.254 and its neighbours
 OF_USERS = "DOCKER-USER"  # the engine asks this chain first, and leaves its rules alone
 FIREWALL_SECONDS_MAX = 5.0
-WILDCARDS = ("", "0.0.0.0", "::")  # noqa: S104 - compared with, not listened on
 SYSTEM_FOLDERS = "/usr/sbin:/sbin:/usr/local/sbin"
 
 CAP_SYS_RESOURCE = 24
@@ -98,7 +98,7 @@ def host_address(listens: str, master: str) -> str:
         return "127.0.0.1"
     family = socket.AF_INET6 if ":" in listens else socket.AF_INET
     try:
-        if listens not in WILDCARDS:
+        if listens not in ("", *WILDCARDS):
             return str(socket.getaddrinfo(listens, None, family)[0][4][0])
         with socket.socket(family, socket.SOCK_DGRAM) as never_sends:
             never_sends.connect((master, 9))

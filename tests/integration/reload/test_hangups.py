@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from borgish.cell.access import digest_of
 from borgish.client import Client
 from borgish.clock import SystemClock
 from borgish.errors import BorgishError, Forbidden, Unauthenticated, Unreachable
+from borgish.join_token import digest_of
 from borgish.reload import read_pem
 from borgish.wire.api import Accepted, HealthView, MachineView, StatusView
 from tests.forked import Forked

@@ -3,11 +3,12 @@
 import pytest
 
 from borgish.api.auth import CellTokens
-from borgish.cell.access import Principal, Role, Token, digest_of
+from borgish.cell.access import Principal, Role, Token
 from borgish.cell.model import Cell
 from borgish.clock import SystemClock
 from borgish.credentials import MEMBER, poll_token
 from borgish.errors import Unreachable
+from borgish.join_token import digest_of
 from tests.unit.api.cells import small_cell
 
 SECRET = "s" * 64

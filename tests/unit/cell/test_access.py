@@ -3,15 +3,7 @@
 import msgspec
 import pytest
 
-from borgish.cell.access import (
-    Invitation,
-    Principal,
-    Role,
-    Token,
-    bands_of,
-    digest_of,
-    principal_of,
-)
+from borgish.cell.access import Invitation, Principal, Role, Token, bands_of, principal_of
 from borgish.cell.authorization import authorize
 from borgish.cell.commands import (
     AddGroup,
@@ -48,6 +40,7 @@ from borgish.cell.commands import (
 from borgish.cell.decide import decide
 from borgish.cell.model import Cell, Snapshot
 from borgish.errors import Conflict, Forbidden, Invalid, NotFound
+from borgish.join_token import digest_of
 from borgish.spec.app import AppSpec, Document
 from borgish.spec.job import Container, Mount
 from borgish.vocabulary import Band, State

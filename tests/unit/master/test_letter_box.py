@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from borgish.cell.access import Role, digest_of
+from borgish.cell.access import Role
 from borgish.credentials import LETTER_BOX, admin_token_digest, post_token, replace_admin_token
 from borgish.errors import UnsafeConfiguration
+from borgish.join_token import digest_of
 from borgish.master.letter_box import INVITATION_SECONDS, TAKEN, put_away, read_letters
 
 
