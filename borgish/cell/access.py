@@ -1,8 +1,9 @@
-"""Who may do what in a cell: users and groups with their grants, tokens, invitations of machines. Pure.
+"""Who may do what in a cell: users and groups with their grants, tokens, invitations of machines; and the
+secrets of their jobs. Pure.
 
-All of it is journalled and kept in checkpoints as SHA-256 digests, never as secrets. It is no part of what a
-rollback restores and of what is shown of the past: a token that was revoked stays so, whatever else comes
-back. Borg calls the right to do something a capability (section 2.5); this is role-based access control
+All of it is journalled and kept in checkpoints: tokens as SHA-256 digests, secrets sealed. It is no part of
+what a rollback restores and of what is shown of the past: a token that was revoked stays so, whatever else
+comes back. Borg calls the right to do something a capability (section 2.5); this is role-based access control
 (RBAC) with fixed roles, and *grants* for what a user may have beyond the defaults.
 """
 
@@ -97,6 +98,30 @@ class Invitation(msgspec.Struct, frozen=True):
         return at >= self.expires_at
 
 
+class Secret(msgspec.Struct, frozen=True):
+    """A value that the jobs of a user or a group may have, sealed (``borgish.sealing``). Its version is the
+    position of the journal at which it was set. ``machines``: those that were given this version."""
+
+    owner: str
+    name: str
+    sealed: bytes
+    size_bytes: int
+    version: int = 0
+    at: float = 0.0  # seconds since 1970
+    by: str = ""
+    machines: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """Return ``owner/name``."""
+        return secret_key(self.owner, self.name)
+
+
+def secret_key(owner: str, name: str) -> str:
+    """Return the key of a secret, by whose it is and its name."""
+    return f"{owner}/{name}"
+
+
 class Access(msgspec.Struct):
     """All of it. The digests of tokens and invitations are the keys."""
 
@@ -105,6 +130,7 @@ class Access(msgspec.Struct):
     tokens: dict[str, Token] = {}
     invitations: dict[str, Invitation] = {}
     used: dict[str, float] = {}  # when a token was last used, by digest; noted now and then
+    secrets: dict[str, Secret] = {}  # by key
     version: int = 0  # grows with each change by which a token may stand for somebody else
 
     def groups_of(self, user: str) -> frozenset[str]:

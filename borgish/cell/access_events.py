@@ -1,6 +1,6 @@
 """The part of the journal's alphabet that is about who may do what; see ``events``."""
 
-from borgish.cell.access import Group, Invitation, Token, User
+from borgish.cell.access import Group, Invitation, Secret, Token, User
 from borgish.cell.event import Event
 
 
@@ -74,6 +74,18 @@ class InvitationRevoked(Event, frozen=True, tag=True):
     sha256: str
 
 
+class SecretSet(Event, frozen=True, tag=True):
+    """A secret has a value, which the next start of each program that uses it gets."""
+
+    secret: Secret
+
+
+class SecretRemoved(Event, frozen=True, tag=True):
+    """A secret is gone."""
+
+    secret: str  # its key
+
+
 AccessEvent = (
     MachineRevoked
     | UserSet
@@ -86,4 +98,6 @@ AccessEvent = (
     | MachineInvited
     | InvitationUsed
     | InvitationRevoked
+    | SecretSet
+    | SecretRemoved
 )

@@ -19,6 +19,7 @@ from difflib import get_close_matches
 
 from borgish.cell.model import Cell, Job
 from borgish.cell.quotas import NOTHING, Quota, quota_key
+from borgish.cell.secrets import missing_secrets
 from borgish.errors import Conflict, OverQuota
 from borgish.resources import Kind, Resources, by_kind, show_kind, show_number
 from borgish.spec.constraints import contradiction, contradiction_words
@@ -234,6 +235,12 @@ def job_warnings(cell: Cell, spec: JobSpec) -> Iterator[str]:
     for name in dict.fromkeys(_attributes_of(spec)):
         if machines and not any(name in machine.attributes for machine in machines):
             yield unknown_attribute(name, {each for machine in machines for each in machine.attributes})
+    for key in missing_secrets(cell, spec):
+        name = key.rpartition("/")[2]
+        yield (
+            f"there is no secret {key}, and its tasks wait for it: "
+            f"`borgctl secret set {name} --user {spec.user}` makes it"
+        )
     yield from _out_of_reach(spec)
     for name, text in resource_typos(spec):
         if not any(name in machine.capacity.named for machine in machines):

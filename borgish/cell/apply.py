@@ -86,6 +86,7 @@ from borgish.cell.model import (
     Waits,
 )
 from borgish.cell.owners import owners_changed
+from borgish.cell.secrets import machines_of, note_given
 from borgish.spec.changes import same_program
 from borgish.spec.job import JobSpec
 from borgish.vocabulary import RESULTS, VOLUNTARY, Ending, Eviction, RolloutKind, State
@@ -218,6 +219,8 @@ def _job_changed(cell: Cell, event: JobChanged, entry: Entry) -> None:
     if job.waits is not None and not event.spec.after:
         end_wait(cell, job)
     lease_running(cell, job)
+    if event.spec.secrets:
+        note_given(cell, event.spec, machines_of(cell, job))
     if event.version:
         _begin(cell, job, event.rollout)
         return
@@ -273,6 +276,7 @@ def _tasks_placed(cell: Cell, event: TasksPlaced, entry: Entry) -> None:
                 job.held, trial_at=trial_at, index=index, attempt=entry.position
             )
     transition(cell, job, event.pending, TaskEvent.SCHEDULE, entry.at)
+    note_given(cell, job.spec, event.machines)
 
 
 def _places_promised(cell: Cell, event: PlacesPromised, _entry: Entry) -> None:

@@ -1,4 +1,4 @@
-"""Changes a cell by events about users, groups, tokens and invitations; see ``apply``."""
+"""Changes a cell by events about users, groups, tokens, invitations and secrets; see ``apply``."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,6 +11,8 @@ from borgish.cell.access_events import (
     InvitationRevoked,
     InvitationUsed,
     MachineInvited,
+    SecretRemoved,
+    SecretSet,
     TokenCreated,
     TokenRevoked,
     TokensUsed,
@@ -19,6 +21,7 @@ from borgish.cell.access_events import (
 )
 from borgish.cell.events import AnyEvent, Entry
 from borgish.cell.model import Cell
+from borgish.cell.secrets import apply_set
 
 
 def _user_set(cell: Cell, event: UserSet, _entry: Entry) -> None:
@@ -75,6 +78,14 @@ def _invitation_revoked(cell: Cell, event: InvitationRevoked, _entry: Entry) -> 
     cell.access.version += 1
 
 
+def _secret_set(cell: Cell, event: SecretSet, entry: Entry) -> None:
+    apply_set(cell, event.secret, entry.position)
+
+
+def _secret_removed(cell: Cell, event: SecretRemoved, _entry: Entry) -> None:
+    cell.access.secrets.pop(event.secret, None)
+
+
 APPLY: dict[type[AnyEvent], Callable[[Cell, Any, Entry], None]] = {
     UserSet: _user_set,
     UserRemoved: _user_removed,
@@ -86,4 +97,6 @@ APPLY: dict[type[AnyEvent], Callable[[Cell, Any, Entry], None]] = {
     MachineInvited: _machine_invited,
     InvitationUsed: _invitation_used,
     InvitationRevoked: _invitation_revoked,
+    SecretSet: _secret_set,
+    SecretRemoved: _secret_removed,
 }

@@ -413,6 +413,20 @@ class RevokeInvitation(Command, frozen=True, tag=True):
     invitation: str
 
 
+class SetSecret(Command, frozen=True, tag=True):
+    """Give a secret of a user or a group a value, which is sealed."""
+
+    owner: str
+    name: str
+    sealed: bytes
+    size_bytes: int
+
+
+class RemoveSecret(Command, frozen=True, tag=True):
+    owner: str
+    name: str
+
+
 class CordonMachine(Command, frozen=True, tag=True):
     """Make a machine unschedulable: what runs there stays, nothing new comes."""
 

@@ -1,4 +1,4 @@
-"""What is decided about users, groups, grants, tokens and invitations."""
+"""What is decided about users, groups, grants, tokens, invitations and secrets."""
 
 from collections.abc import Callable
 from typing import Any
@@ -38,13 +38,16 @@ from borgish.cell.commands import (
     InviteMachine,
     NoteTokenUse,
     RemoveGroup,
+    RemoveSecret,
     RemoveUser,
     RevokeInvitation,
     RevokeToken,
+    SetSecret,
 )
 from borgish.cell.events import AnyEvent
 from borgish.cell.model import Cell
 from borgish.cell.observed import Observed
+from borgish.cell.secrets import remove_secret, set_secret
 from borgish.clock import Now
 from borgish.errors import Conflict, Invalid, NotFound
 from borgish.text import span
@@ -311,4 +314,6 @@ DECIDE: dict[type[Command], Callable[[Cell, Observed, Any, str, Now], Decision]]
     NoteTokenUse: note_token_use,
     InviteMachine: invite,
     RevokeInvitation: revoke_invitation,
+    SetSecret: set_secret,
+    RemoveSecret: remove_secret,
 }

@@ -55,6 +55,7 @@ from borgish.cell.leases import lease_of, on_machine
 from borgish.cell.lookup import find_machine
 from borgish.cell.model import Cell, Machine, Taint, TaskLease, task_count
 from borgish.cell.observed import Observed
+from borgish.cell.secrets import held_by
 from borgish.cell.suitability import evict_at
 from borgish.clock import Now
 from borgish.errors import Conflict, Forbidden, NotFound
@@ -150,8 +151,10 @@ def revoke(cell: Cell, _o: Observed, command: RevokeMachine, _actor: str, now: N
     events = (MachineRevoked(machine.name, now.wall), *lost, *evicted)
     moved = f", and {task_count(placed)} of it run elsewhere" if placed else ""
     text = f"{machine.name} is out of the cell{moved}"
-    notes = ("what runs there goes on until somebody switches it off: nobody tells it to stop any more",)
-    return Decision(events, machine.name, text, notes)
+    notes = ["what runs there goes on until somebody switches it off: nobody tells it to stop any more"]
+    if held := held_by(cell, machine.name):
+        notes.append(f"set anew the secrets that it was given: {', '.join(held)}")
+    return Decision(events, machine.name, text, tuple(notes))
 
 
 def cordon(cell: Cell, _o: Observed, command: CordonMachine, _actor: str, _now: Now) -> Decision:

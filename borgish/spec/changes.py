@@ -44,6 +44,8 @@ FIELDS: dict[str, TaskChange | Fixed] = {
     "workdir": RESTART,
     "root": RESTART,
     "network": RESTART,
+    "secret_env": RESTART,
+    "secret_files": RESTART,
     "restart": IN_PLACE,
     "stop": IN_PLACE,
     # A probe that is wrong has everything restarted that it is asked about, so it comes a few at a time.

@@ -78,6 +78,7 @@ from borgish.vocabulary import (
 )
 
 ENV_MAX = 128
+SECRETS_MAX = 32
 ENV_VALUE_BYTES_MAX = 32 * 1024
 _DAY_SECONDS = 86_400
 _SHELL = re.compile(r"[|&;<>$*`\"'\\(){}\n]")
@@ -100,6 +101,10 @@ _ARGUMENT = Text(ENV_VALUE_BYTES_MAX, lines=True, empty=True)
 _COMMAND = ListOf(_ARGUMENT, 1000, "[program, argument]", one=_command_example)
 _ENV = MapOf(EnvName(), Text(ENV_VALUE_BYTES_MAX, lines=True, empty=True), ENV_MAX, "{LOG_LEVEL: info}")
 _LABEL = Text(128, r"[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?", "letters, digits and . _ / - inside")
+_SECRET = Text(63, NAME_PATTERN, "the name of a secret, like db-password")
+_SECRET_ENV = MapOf(EnvName(), _SECRET, SECRETS_MAX, "{DB_PASSWORD: db-password}")
+_SECRET_FILE = Text(63, r"[A-Za-z0-9_][A-Za-z0-9._-]*", "the name of a file, like db.key")
+_SECRET_FILES = MapOf(_SECRET_FILE, _SECRET, SECRETS_MAX, "{db.key: db-key}")
 LABELS = MapOf(_LABEL, Text(256, empty=True), 64, "{team: search}")
 ANNOTATIONS = MapOf(_LABEL, Text(4096, lines=True, empty=True), 64, "{note: some words}")
 
@@ -480,6 +485,8 @@ JOB_FIELDS = (
         "names of ports whose numbers you choose; a machine takes one task that holds such a number",
     ),
     Field("env", _ENV, "environment variables"),
+    Field("secret_env", _SECRET_ENV, "environment variables whose values are secrets of its user"),
+    Field("secret_files", _SECRET_FILES, "secrets of its user as files in the folder $BORGISH_SECRETS"),
     Field("workdir", _WORKDIR, "the folder to start in"),
     Field("root", _ROOT, "a folder of the machine that its programs see as /; its machine has to allow it"),
     Field("network", Choice(Network), "machine, or none: its tasks reach nothing, and nothing them"),

@@ -325,12 +325,22 @@ class JobSpec(msgspec.Struct, frozen=True):
     container: Container = Container()
     root: str = ""  # the folder of its machine that its programs see as /; "": the machine's own
     network: Network = Network.MACHINE
+    # Names of secrets of its user: by the variable of the environment, and by the file that has the value.
+    secret_env: dict[str, str] = {}
+    secret_files: dict[str, str] = {}
 
     @property
     def key(self) -> str:
         """The job's name in its cell: ``user/name``."""
         # As ``vocabulary.job_key`` has it; written out, since nothing is asked for as often as this.
         return f"{self.user}/{self.name}"
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """The names of the secrets of its user that its tasks get, each once, in order."""
+        if not self.secret_env and not self.secret_files:
+            return ()
+        return tuple(sorted({*self.secret_env.values(), *self.secret_files.values()}))
 
     @property
     def is_service(self) -> bool:

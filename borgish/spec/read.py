@@ -241,9 +241,17 @@ def check_program(values: Values) -> None:
                 values.report(field, "nothing reaches a task with network: none", "remove one of them")
 
 
+def check_secrets(values: Values) -> None:
+    """No variable of the environment is in the clear and a secret at once."""
+    there = values.given.get("env", {})
+    for name in values.given.get("secret_env", {}):
+        if name in there:
+            values.report("secret_env", f"{name} is also in env", "keep one of them")
+
+
 _OF_PROGRAMS = (
     *("run", "image", "container", "runtime", "group", "ports", "fixed_ports", "env", "workdir", "restart"),
-    *("root", "network"),
+    *("root", "network", "secret_env", "secret_files"),
     *("stop", "health", "max_runtime", "in", "overrides", "exclusive", "on_exit", "max_failures"),
 )
 """Fields that mean nothing for an envelope without a program."""
@@ -446,6 +454,7 @@ def _references(node: Node | None, place: Place) -> Iterator[tuple[Scalar, Place
 CHECKS = (
     check_ports,  # first: others read the names of all ports
     check_program,
+    check_secrets,
     check_alloc_set,
     check_completion,
     check_handover,

@@ -13,6 +13,8 @@ from borgish.cell.access_events import (
     InvitationUsed,
     MachineInvited,
     MachineRevoked,
+    SecretRemoved,
+    SecretSet,
     TokenCreated,
     TokenRevoked,
     TokensUsed,
@@ -424,6 +426,14 @@ def _token_revoked(event: TokenRevoked, entry: Entry) -> Iterator[_Line]:
     yield _Line("access", text)
 
 
+def _secret_set(event: SecretSet, entry: Entry) -> Iterator[_Line]:
+    yield _Line("access", f"the secret {event.secret.key} was set by {entry.actor}")
+
+
+def _secret_removed(event: SecretRemoved, entry: Entry) -> Iterator[_Line]:
+    yield _Line("access", f"the secret {event.secret} was removed by {entry.actor}")
+
+
 def _tokens_used(_event: TokensUsed, _entry: Entry) -> Iterator[_Line]:
     yield from ()
 
@@ -619,5 +629,7 @@ _LINES: dict[type[AnyEvent], Callable[[Any, Entry], Iterator[_Line]]] = {
     MachineInvited: _invited,
     InvitationUsed: _invitation_used,
     InvitationRevoked: _invitation_revoked,
+    SecretSet: _secret_set,
+    SecretRemoved: _secret_removed,
 }
 """Every event has its words; a test compares this with the journal's alphabet."""

@@ -71,6 +71,8 @@ COMMAND_WORDS = {
     "NoteTokenUse": "note use",
     "InviteMachine": "invite",
     "RevokeInvitation": "revoke invitation",
+    "SetSecret": "set secret",
+    "RemoveSecret": "remove secret",
     "CordonMachine": "cordon",
     "UncordonMachine": "uncordon",
     "RemoveMachine": "remove",

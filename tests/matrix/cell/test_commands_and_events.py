@@ -25,6 +25,7 @@ OF_THE_CELL = {"RollBack", "FreezeCell", "UnfreezeCell"}
 OF_ACCESS = {
     *("AddUser", "RemoveUser", "AddGroup", "RemoveGroup", "ChangeMembers", "ChangeGrants"),
     *("CreateToken", "RevokeToken", "InviteMachine", "RevokeInvitation", "RevokeMachine"),
+    *("SetSecret", "RemoveSecret"),
 }
 """What they are about has no generation: nobody edits a token, and what is revoked twice is revoked."""
 

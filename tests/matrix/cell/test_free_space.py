@@ -50,6 +50,7 @@ STOP_OR_HEAL = {
     *("AddUser", "RemoveUser", "AddGroup", "RemoveGroup", "ChangeMembers", "ChangeGrants"),
     *("CreateToken", "RevokeToken", "AdmitTokens", "NoteTokenUse"),
     *("InviteMachine", "RevokeInvitation", "RevokeMachine"),
+    *("SetSecret", "RemoveSecret"),
     *("KillApp", "RemoveApp"),
     *("EndWaits", "FailWaits", "EndChildren"),
     *("HoldJob", "ReleaseJob", "ForgetFailures", "EndFailedJob"),

@@ -65,6 +65,7 @@ from borgish.cell.commands import (
     RemoveGroup,
     RemoveMachine,
     RemoveQuota,
+    RemoveSecret,
     RemoveUser,
     RestartTasks,
     ResumeCron,
@@ -82,6 +83,7 @@ from borgish.cell.commands import (
     SetMachineDown,
     SetMachineUp,
     SetQuota,
+    SetSecret,
     SubmitJob,
     TaintMachine,
     TurnWindows,
@@ -412,6 +414,8 @@ ASKED: dict[str, Command | Callable[[Desk], Command]] = {
     "note use": NoteTokenUse({"a" * 64: 1.0}),
     "invite": InviteMachine(Invitation("c" * 64, expires_at=2000.0)),
     "uninvite": RevokeInvitation("cccc"),
+    "set secret": SetSecret("ann", "db", b"sealed", 6),
+    "no secret": RemoveSecret("ann", "db"),
     "revoke m1": RevokeMachine("m1"),
     "unfreeze": UnfreezeCell(),
     "begin": BeginEpoch(2, "me"),
@@ -522,6 +526,8 @@ admit tokens  | .    P    D    P    P    R    R    R    R    R    R    P    R   
 note use      | .    P    D    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
 invite        | .    P    D    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
 uninvite      | !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !
+set secret    | .    P    D    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
+no secret     | !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !
 revoke m1     | .    P    D    P    P    P    P    P    P    P    P    P    P    P    P    I    F    X    K    L
 unfreeze      | .    P    D    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
 begin         | .    P    D    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L

@@ -23,7 +23,7 @@ OTHERS: dict[str, Any] = {
     "disruption": Disruption(Share(2)),
     "max_failures": Share(2),
     "update": Update(canaries=1),
-    **{field: {"a": "b"} for field in ("env", "labels", "annotations")},
+    **{field: {"a": "b"} for field in ("env", "labels", "annotations", "secret_env", "secret_files")},
 }
 
 

@@ -125,6 +125,8 @@ FIELDS = {
     "workdir": carried("workdir", "/a", "/b", "workdir"),
     "root": carried("root", "/srv/roots/a", "/srv/roots/b", "root"),
     "network": carried("network", "machine", "none", "network"),
+    "secret_env": carried("secret_env", {"A": "a"}, {"A": "b"}, "secret_env.A"),
+    "secret_files": carried("secret_files", {"a": "a"}, {"a": "b"}, "secret_files.a"),
     "restart.policy": carried("restart.policy", "always", "never", "restart.policy"),
     "restart.attempts": carried("restart.attempts", 1, 2, "restart.attempts"),
     "restart.within": carried("restart.within", "1m", "2m", "restart.within_seconds"),
@@ -316,6 +318,7 @@ CORE = "the borglet's core or shell uses it, in the same way for each runtime"
 REFUSED = "a job that has it is refused for this runtime"
 IN_ENV = "programs are told by their environment, which is complete"
 COUNTED = "the scheduler counts it; there is nothing on a machine that could hold it"
+IN_MEMORY = "its values are put into folders in memory, which runtimes are given: runtimes/secrets.py"
 UNLEASED = "containers have no leases: only what their machine says of their end counts"
 UNREAD = "nothing on a machine reads it"
 ORDERED = "the order to stop says it, as the job has it then: its clients are those of that moment"
@@ -367,6 +370,8 @@ ATTRIBUTES = {
     "container.mounts": (REFUSED, USED),
     "root": (USED, REFUSED),
     "network": (USED, USED),
+    "secret_env": (IN_MEMORY, IN_MEMORY),
+    "secret_files": (IN_MEMORY, IN_MEMORY),
 }
 
 FULL = AttemptSpec(
@@ -431,7 +436,7 @@ def _other(name: str, value: Any) -> Any:
         case tuple():
             return (*value, "x")
         case dict():
-            return {**value, "x": next(iter(value.values()))}
+            return {**value, "x": next(iter(value.values()), "x")}
     raise AssertionError(f"no other value is known for {name}: {value!r}")
 
 
