@@ -22,10 +22,12 @@ from borgish.borglet.facts import SAMPLE_SECONDS, conditions, free_bytes, sample
 from borgish.borglet.opening import Factories, Opener
 from borgish.borglet.runner import Runner
 from borgish.borglet.runtimes.base import Input, RunState, StartFailed, TaskRuntime, Write
+from borgish.borglet.runtimes.secrets import NO_SECRETS, SecretFolders, has_secrets
 from borgish.clock import Clock
 from borgish.errors import BorgishError, Conflict, NotFound
 from borgish.vocabulary import Runtime
 from borgish.wire.link import (
+    Assignment,
     AttemptReport,
     Condition,
     ConditionKind,
@@ -37,6 +39,7 @@ from borgish.wire.link import (
     PollRequest,
     Usage,
     attempt_key,
+    main_key,
 )
 
 log = logging.getLogger("borglet.agent")
@@ -92,7 +95,9 @@ class Agent:
         factories: Factories,
         clock: Clock,
         free_bytes: Callable[[Path], int] = free_bytes,
+        secrets: SecretFolders = NO_SECRETS,
     ) -> None:
+        self._secrets = secrets
         self._free_bytes = free_bytes
         self._facts, self._state, self._ledger, self._clock = facts, state, ledger, clock
         entries = ledger.entries.values()
@@ -125,6 +130,8 @@ class Agent:
         ``cell`` is the one joined before; "" on a machine that never was in one.
         """
         self.cell = cell
+        self._secrets.keep_only(main_key(key) for key in self.core.attempts())
+        self._look_for_secrets()
         await self._opener.begin(cell)
         self._look_around()
         self._turn()
@@ -167,6 +174,8 @@ class Agent:
             )
         fresh = self.core.poll(request, self._clock.now())
         self.heard, self.authorities = self._clock.now().mono, request.authorities
+        if fresh and request.assignment is not None:
+            self._hold_secrets(request.assignment)
         self._caller = caller
         self._newest_poll += 1
         number = self._newest_poll
@@ -253,8 +262,24 @@ class Agent:
         self._turn()
 
     def forgotten(self, key: str) -> None:
+        self._secrets.forget(key)
         self.core.forgotten(key)
         self._turn()
+
+    # -- secrets ------------------------------------------------------------------------------------------
+
+    def _hold_secrets(self, assignment: Assignment) -> None:
+        if not any(has_secrets(spec) for spec in assignment.run):
+            return
+        try:
+            self._secrets.hold(assignment)
+        except (BorgishError, OSError) as error:
+            log.error("secrets of tasks cannot be kept in memory: %s", error)
+        self._look_for_secrets()
+
+    def _look_for_secrets(self) -> None:
+        specs = (each.spec for each in self.core.attempts().values() if each.spec and not each.program)
+        self.core.lack(self._secrets.lacking(specs))
 
     # -- the turn -------------------------------------------------------------------------------------
 

@@ -58,6 +58,7 @@ class Attempt(msgspec.Struct, kw_only=True):
     waits_for_group: bool = False  # whatever is due: a sidecar for its main program, that for old sidecars
     leased_until: float = 0.0  # on the clock ``Now.boot``; counts where its spec wants a lease
     waits_for_lease: bool = False  # whatever is due
+    lacks: str = ""  # which secret it waits for, whatever is due
     run: int = 0
     pid: int = 0
     started: Now | None = None  # of the live run
@@ -234,6 +235,9 @@ class Attempt(msgspec.Struct, kw_only=True):
         is_due = self.due is not None and self.due.mono <= now.mono
         match self.stage:
             case Stage.WAITING if is_due and self.spec and not self.waits_for_group:
+                if self.lacks:
+                    self.reason = self.lacks
+                    return []
                 self.waits_for_lease = self.spec.lease_seconds > 0 and now.boot >= self.leased_until
                 if self.waits_for_lease:
                     self.reason = self.reason or messages.NO_LEASE
@@ -254,7 +258,7 @@ class Attempt(msgspec.Struct, kw_only=True):
     def wake_at(self) -> float | None:
         """Return when (monotonic) ``advance`` is due next; None when nothing is timed."""
         times = [self.runtime_limit(), self.signal_at()]
-        waits = self.waits_for_group or self.waits_for_lease
+        waits = self.waits_for_group or self.waits_for_lease or self.lacks
         is_timed = self.stage is Stage.STOPPING or (self.stage is Stage.WAITING and not waits)
         if is_timed and self.due:
             times.append(self.due.mono)

@@ -244,6 +244,15 @@ class BorgletCore:
         if self._forgetting.pop(key, False):
             self._touch((key,))
 
+    def lack(self, lacking: Mapping[str, str]) -> None:
+        """Record which attempts wait for a secret, and for which, by the key of their main program; all
+        others have theirs."""
+        for key, attempt in self._attempts.items():
+            why = lacking.get(main_key(key), "")
+            if attempt.lacks != why:
+                attempt.lacks = why
+                self._touch((key,))
+
     def observe(self, facts: Facts, conditions: tuple[Condition, ...]) -> None:
         """Record what the machine is, and what is wrong with it."""
         if (facts, conditions) != (self.facts, self.conditions):

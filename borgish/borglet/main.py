@@ -25,6 +25,7 @@ from borgish.borglet.join import HttpJoin, Joiner
 from borgish.borglet.ledger import Ledger
 from borgish.borglet.opening import Factories
 from borgish.borglet.runtimes.base import TaskRuntime
+from borgish.borglet.runtimes.secrets import SecretFolders, memory_folder
 from borgish.borglet.server import BorgletApp, Server, expect_usable, make_server, reload_tls
 from borgish.borglet.settings import LIVE, USABLE_RUNTIMES, File, Settings, checked, own_files, read
 from borgish.borglet.state_folder import FolderLock, Membership, membership_in
@@ -129,7 +130,7 @@ def _take_folder(state: Path) -> FolderLock:
         ) from None
 
 
-def _factories(settings: Settings, *, leaving: bool = False) -> Factories:
+def _factories(settings: Settings, secrets: SecretFolders, *, leaving: bool = False) -> Factories:
     """How each wanted runtime is made. Docker's library is imported only where it is wanted.
 
     ``leaving``: nothing outside of the state folder may stay of this machine, so no container, either.
@@ -143,6 +144,7 @@ def _factories(settings: Settings, *, leaving: bool = False) -> Factories:
             keep=settings.keep,
             disk_bytes=task_disk_bytes(settings),
             rules=settings.process,
+            secrets=secrets,
         )
 
     def docker(cell: str) -> TaskRuntime:
@@ -161,7 +163,7 @@ def _factories(settings: Settings, *, leaving: bool = False) -> Factories:
             task_disk_bytes(settings),
         )
         keep = KEEP_NOTHING if leaving else settings.keep
-        return DockerRuntime(cell, settings.machine, mark=mark, rules=rules, keep=keep)
+        return DockerRuntime(cell, settings.machine, mark=mark, rules=rules, keep=keep, secrets=secrets)
 
     known: Factories = {Runtime.PROCESS: process, Runtime.DOCKER: docker}
     return {kind: known[kind] for kind in settings.runtimes or USABLE_RUNTIMES}
@@ -171,7 +173,9 @@ async def _stop_all(settings: Settings) -> None:
     ledger = Ledger(settings.state, settings.machine)
     try:
         cell = membership_in(settings.state).cell
-        ended = await stop_all(ledger, _factories(settings, leaving=True), cell)
+        secrets = SecretFolders(memory_folder(settings.state))
+        ended = await stop_all(ledger, _factories(settings, secrets, leaving=True), cell)
+        secrets.leave()
     finally:
         ledger.close()
     log.info("ended %d programs", ended)
@@ -254,6 +258,7 @@ def _make_agent(settings: Settings) -> Agent:
     ledger = Ledger(settings.state, settings.machine)
     if ledger.damaged_lines:
         log.warning("%d damaged lines of the ledger were left out", ledger.damaged_lines)
+    secrets = SecretFolders(memory_folder(settings.state))
     return Agent(
         settings.machine,
         facts.boot_id(),
@@ -261,8 +266,9 @@ def _make_agent(settings: Settings) -> Agent:
         facts.measure(settings),
         state=settings.state,
         ledger=ledger,
-        factories=_factories(settings),
+        factories=_factories(settings, secrets),
         clock=SystemClock(),
+        secrets=secrets,
     )
 
 

@@ -10,9 +10,10 @@ a whole one, and everything follows from it.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from sys import intern
 
+from borgish.cell.access import Secret, secret_key
 from borgish.cell.allocs import alloc_name
 from borgish.cell.commands import Observe, SeenAttempt, SeenProgram
 from borgish.cell.crons import output_seconds
@@ -42,10 +43,19 @@ from borgish.wire.link import (
     PollRequest,
     ProgramReport,
     Report,
+    SecretValue,
     StopOrder,
 )
 
 SeenKey = tuple[str, int]
+Reveal = Callable[[Secret], bytes | None]
+"""Returns what a secret is worth; None where it cannot be opened."""
+
+
+def reveal_none(_secret: Secret) -> None:
+    """Open no secret."""
+
+
 _TASK = rf"{NAME_PATTERN}/{NAME_PATTERN}/(0|[1-9][0-9]{{0,5}})"
 _TASK_NAME = re.compile(_TASK)
 _ALLOC_NAME = re.compile(rf"{_TASK}@[0-9]{{1,18}}")
@@ -61,14 +71,15 @@ class Conversation:
         machine: str,
         generation: int = 0,
         leader: Leader = UNKNOWN,
+        reveal: Reveal = reveal_none,
     ) -> None:
         """``generation`` is that of the last assignment made for this machine under this epoch, if any;
-        ``leader`` is who asks."""
+        ``leader`` is who asks. ``reveal`` opens secrets."""
         self._leader = leader
         self._cell = cell
         self._observed = observed
         self._machine = machine
-        self._outgoing = Outgoing(cell, machine)
+        self._outgoing = Outgoing(cell, machine, reveal)
         self._incoming = Incoming(machine)
         self._assignment = Assignment(generation)
         # As of the last renewal, which is durable: a rollback under way has raised the cell's timeline, and
@@ -146,16 +157,30 @@ class Conversation:
 class Outgoing:
     """Makes one machine's assignments. Keeps what it rendered, since most of it stays the same."""
 
-    def __init__(self, cell: Cell, machine: str) -> None:
+    def __init__(self, cell: Cell, machine: str, reveal: Reveal = reveal_none) -> None:
         self._cell = cell
         self._machine = machine
+        self._reveal = reveal
         self._rendered: dict[tuple[SeenKey, int], AttemptSpec] = {}  # with the version of the job
 
     def assignment(self, observed: Observed, generation: int, now: Now) -> Assignment:
         """Return all that the machine should run, and what it reported and should stop."""
         run = self._rendered = dict(self._run())
         stop = tuple(stop_orders(self._cell, observed, self._machine, now))
-        return Assignment(generation, tuple(run.values()), stop)
+        return Assignment(generation, tuple(run.values()), stop, tuple(self._secrets(run.values())))
+
+    def _secrets(self, run: Iterable[AttemptSpec]) -> Iterator[SecretValue]:
+        """Yield what secrets of these are worth, each once."""
+        wanted = {
+            (spec.user, name)
+            for spec in run
+            if spec.secret_env or spec.secret_files
+            for name in (*spec.secret_env.values(), *spec.secret_files.values())
+        }
+        for user, name in sorted(wanted):
+            secret = self._cell.access.secrets.get(secret_key(user, name))
+            if secret is not None and (value := self._reveal(secret)) is not None:
+                yield SecretValue(user, name, value)
 
     def _run(self) -> Iterator[tuple[tuple[SeenKey, int], AttemptSpec]]:
         for job, task in self._wanted():
@@ -210,6 +235,8 @@ def attempt_spec(cell: Cell, job: Job, task: Task) -> AttemptSpec:
         container=spec.container,
         root=spec.root,
         network=spec.network,
+        secret_env=spec.secret_env,
+        secret_files=spec.secret_files,
     )
 
 

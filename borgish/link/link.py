@@ -12,6 +12,7 @@ from borgish.cell.model import Cell, Machine
 from borgish.cell.observed import Observed
 from borgish.clock import Clock
 from borgish.errors import Fenced, NotFound, Refused, Unreachable
+from borgish.link.conversation import Reveal, reveal_none
 from borgish.link.fencing import FencingMonitor
 from borgish.link.poller import Inbox, Poller, PollSettings
 from borgish.link.transport import Response, Transport
@@ -41,8 +42,11 @@ class Link:
         on_fenced: Callable[[Fenced], None],
         permit: Callable[[], None] = lambda: None,
         leader: Leader = UNKNOWN,
+        reveal: Reveal = reveal_none,
     ) -> None:
-        """``permit`` raises Fenced when nothing may be sent to machines any more; ``leader`` is who asks."""
+        """``permit`` raises Fenced when nothing may be sent to machines any more; ``leader`` is who asks;
+        ``reveal`` opens the secrets of tasks for the machines on which these run."""
+        self._reveal = reveal
         self.fencing = FencingMonitor()
         self._leader = leader
         self._cell = cell
@@ -121,6 +125,7 @@ class Link:
             self.fencing,
             self._generations.get(record.name, 0),
             self._leader,
+            self._reveal,
         )
         self._pollers[record.name] = poller
         poller.renew()

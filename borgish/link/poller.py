@@ -21,7 +21,7 @@ from borgish.cell.observed import Miss, Observed
 from borgish.clock import Clock
 from borgish.errors import BorgishError, Fenced, NotListening, StoreFull, Unreachable
 from borgish.failpoints import reach
-from borgish.link.conversation import Conversation
+from borgish.link.conversation import Conversation, Reveal, reveal_none
 from borgish.link.fencing import FencingMonitor
 from borgish.link.transport import Peer, Response
 from borgish.text import safe
@@ -96,6 +96,7 @@ class Poller:
         fencing: FencingMonitor,
         generation: int = 0,
         leader: Leader = UNKNOWN,
+        reveal: Reveal = reveal_none,
     ) -> None:
         self.machine = machine = record.name
         self.peer = dial(record)
@@ -107,7 +108,7 @@ class Poller:
         self._settings = settings
         self._on_fenced = on_fenced
         self._fencing = fencing
-        self._conversation = Conversation(cell, observed, machine, generation, leader)
+        self._conversation = Conversation(cell, observed, machine, generation, leader, reveal)
         self._is_renewed = False  # since the last request was made
         self._is_overtaking = False  # a newer poll than the held one is under way
         self._wakeup: asyncio.Future[None] | None = None  # done by that, and when the held poll ends

@@ -14,13 +14,14 @@ from typing import Any, Protocol
 import msgspec
 
 from borgish.audit import AuditChain
+from borgish.cell.access import Secret
 from borgish.cell.commands import AdmitTokens, Command, JoinMachine, Seen
 from borgish.cell.decide_cell import decide_rules
 from borgish.cell.free_space import Level, refusing
 from borgish.cell.model import Cell, Machine
 from borgish.clock import Clock
 from borgish.credentials import poll_token
-from borgish.errors import BorgishError, Fenced, Forbidden
+from borgish.errors import BorgishError, Fenced, Forbidden, UnsafeConfiguration
 from borgish.failpoints import reach
 from borgish.link.fencing import REFUSED_SECONDS_MAX
 from borgish.link.link import Link
@@ -34,6 +35,7 @@ from borgish.master.settings import Settings
 from borgish.master.step import Step
 from borgish.master.turn import Inbox, Turn
 from borgish.reconcilers.settings import ReconcileSettings
+from borgish.sealing import Sealer
 from borgish.store.base import Store
 from borgish.store.checkpoint_files import CheckpointFiles
 from borgish.store.checkpoints import DAY_SECONDS
@@ -152,6 +154,7 @@ class Leader:
         )
         self._first = self.core.begin(self.epoch, host.holder, clock.now(), settings.rules, seen, admitted)
         self.inbox = Inbox()
+        self.sealer = Sealer(host.secret)
         chain = AuditChain(host.secret, store.last_audit())
         self.turn = Turn(self.core, store, self.inbox, clock, self._released, timed, self.guard, chain)
         self._clients: Clients | None = None
@@ -170,6 +173,7 @@ class Leader:
             self._verify_leadership,
             self.guard.check,
             LeaderName(address, host.nonce),
+            self._reveal,
         )
 
     # What it is asked
@@ -217,6 +221,14 @@ class Leader:
         """Return the token of a machine, as it is in the cell or would be."""
         there = self.cell.machines.get(machine)
         return poll_token(self._host.secret, machine, there.admission if there else 0)
+
+    def _reveal(self, secret: Secret) -> bytes | None:
+        """Return what a secret is worth; None, and a line in the log, where it cannot be opened."""
+        try:
+            return self.sealer.open(secret.key, secret.sealed)
+        except UnsafeConfiguration as error:
+            log.error("%s", error)
+            return None
 
     # What a turn brings about
 

@@ -53,6 +53,13 @@ class AttemptSpec(msgspec.Struct, frozen=True, omit_defaults=True):
     container: Container = Container()
     root: str = ""  # the folder of the machine that its programs see as /; "": the machine's own
     network: Network = Network.MACHINE
+    secret_env: dict[str, str] = {}  # names of secrets of its user, by variable; their values come beside it
+    secret_files: dict[str, str] = {}  # likewise by file
+
+    @property
+    def user(self) -> str:
+        """Whose task it is: a user or a group."""
+        return self.task.partition("/")[0]
 
     @property
     def key(self) -> str:
@@ -118,12 +125,24 @@ class StopOrder(msgspec.Struct, frozen=True, omit_defaults=True):
         return attempt_key(self.task, self.attempt)
 
 
+class SecretValue(msgspec.Struct, frozen=True):
+    """What a secret of a user is worth, for tasks of that user alone. Never written to a disk."""
+
+    user: str
+    name: str
+    value: bytes
+
+    def __repr__(self) -> str:
+        return f"SecretValue({self.user}/{self.name}, ***)"
+
+
 class Assignment(msgspec.Struct, frozen=True):
     """All that one machine should run and stop. What it does not name is left alone."""
 
     generation: int  # grows by one each time the master makes a new one for this machine
     run: tuple[AttemptSpec, ...] = ()
     stop: tuple[StopOrder, ...] = ()
+    secrets: tuple[SecretValue, ...] = ()  # those that ``run`` names, as far as they are there
 
 
 class Leader(msgspec.Struct, frozen=True, omit_defaults=True):

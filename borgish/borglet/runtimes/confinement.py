@@ -78,11 +78,12 @@ class Confinement:
     ``measures`` says of each whether it is held, or why not.
     """
 
-    def __init__(self, folder: Path, rules: ConfineRules) -> None:
+    def __init__(self, folder: Path, rules: ConfineRules, hide: tuple[str, ...] = ()) -> None:
+        """``hide``: more that no task sees."""
         self._folder, self._rules = folder, rules
         self._is_root = os.geteuid() == 0
         self._uids = Uids(folder, rules.uids)
-        self._hide = [str(Path(path).expanduser()) for path in (*HIDDEN, *rules.hide)] + [
+        self._hide = [str(Path(path).expanduser()) for path in (*HIDDEN, *rules.hide, *hide)] + [
             str(folder.resolve())
         ]
         self._filter = syscall_filter(platform.machine()).hex()
@@ -197,6 +198,7 @@ class Confinement:
             "read_only": self._holds("read_only"),
             "proc": self._holds("proc"),
             "shm_bytes": 0,
+            "secrets": "",
             "landlock": self._landlock_rules(ids[0], home),
             "filter": self._filter if self._holds("syscalls") else "",
         }

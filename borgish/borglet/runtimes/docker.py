@@ -26,13 +26,14 @@ from docker.errors import APIError, NotFound
 from borgish.borglet.runtimes import cgroups
 from borgish.borglet.runtimes.base import HELD, Input, RunState, StartFailed, Write
 from borgish.borglet.runtimes.disk import DiskWatch, Tree
-from borgish.borglet.runtimes.docker_container import Container, Owner
+from borgish.borglet.runtimes.docker_container import WITH_SECRET_ENV, Container, Owner
 from borgish.borglet.runtimes.docker_engine import Client, Engine, News, run_beside
 from borgish.borglet.runtimes.docker_host import Host, Rules, look_at_host, remove_network
 from borgish.borglet.runtimes.docker_inventory import Inventory
 from borgish.borglet.runtimes.docker_start import Starter
 from borgish.borglet.runtimes.leftovers import Retention
 from borgish.borglet.runtimes.processes import Used
+from borgish.borglet.runtimes.secrets import NO_SECRETS, SecretFolders
 from borgish.clock import Clock, SystemClock
 from borgish.errors import Conflict, Unreachable
 from borgish.vocabulary import Runtime
@@ -71,6 +72,7 @@ class DockerRuntime:
         look_seconds: float = LOOK_SECONDS,
         clock: Clock | None = None,
         keep: Retention = Retention(),  # noqa: B008 - frozen
+        secrets: SecretFolders = NO_SECRETS,
     ) -> None:
         self._owner = Owner(cell, machine, mark)
         self._rules = rules
@@ -81,7 +83,9 @@ class DockerRuntime:
         self._meter = Meter()
         self._images = Images(self._engine, self._clock)
         self._inventory = Inventory(self._engine, self._owner, self._clock, keep)
-        self._starter = Starter(self._engine, self._owner, self._clock, self._inventory, rules.mounts)
+        self._starter = Starter(
+            self._engine, self._owner, self._clock, self._inventory, rules.mounts, secrets
+        )
         self._disk = DiskWatch(self._clock, self._written, self._end_for_disk)
         self._host = Host(self._inventory.place, {})
         self._host_due = float("-inf")  # when (monotonic) to look at it next
@@ -231,6 +235,8 @@ class DockerRuntime:
         container = self._inventory.latest.get(key)
         if container is None or not container.alive:
             raise Conflict(f"{key} does not run here", "A command needs a running task to run beside.")
+        if container.has_secret_env:
+            run = (*WITH_SECRET_ENV, *run)
         try:
             return await run_beside(self._engine, container.id, run, timeout_seconds, stdin, write)
         except APIError as error:

@@ -5,6 +5,7 @@ Nothing here talks to an engine.
 
 import asyncio
 import re
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from math import ceil
 from typing import Any
@@ -16,6 +17,8 @@ from docker.types import HostConfig, LogConfig, Mount, Ulimit
 from borgish.borglet.runtimes.base import RunState, StartFailed
 from borgish.borglet.runtimes.cgroups import PIDS_MAX, cpu_shares
 from borgish.borglet.runtimes.docker_engine import Inspected, Listed
+from borgish.borglet.runtimes.secrets import NOWHERE
+from borgish.borglet.runtimes.secrets import Place as Secrets
 from borgish.spec.job import Mount as JobMount
 from borgish.vocabulary import Network
 from borgish.wire.link import AttemptSpec, Exit, attempt_key
@@ -35,6 +38,18 @@ IN_MEMORY = {  # where a program can write whose root is read-only; its memory l
     "/tmp": "rw,noexec,nosuid,nodev,size=64m,mode=1777",  # noqa: S108 - of a container
     "/run": "rw,noexec,nosuid,nodev,size=16m,mode=1777",
 }
+SECRET_FILES, SECRET_ENV = "/run/secrets", "/run/secrets-env"  # where a container has its secrets
+# An engine shows the environment of its containers, so secrets come into that of the program by a shell that
+# reads them and becomes the program. A dot keeps the newlines at the end, which the substitution would drop.
+WITH_SECRET_ENV = (
+    "/bin/sh",
+    "-c",
+    (
+        f'for f in {SECRET_ENV}/*; do v=$(cat "$f" && echo .) || exit 126; '
+        'export "${f##*/}=${v%.}"; done; exec "$@"'
+    ),
+    "sh",
+)
 RAM_BYTES_MIN = 6 * 1024**2  # what the engine admits
 SIGNAL_BASE = 128  # the exit code of a program that signal n ended is 128 + n
 SIGNAL_LAST = 31
@@ -100,6 +115,7 @@ class Container(msgspec.Struct):
     over_disk: str = ""  # why it was ended, when that was for its disk
     limit_bytes: int = 0  # what it may write; 0: as much as it likes
     folders: tuple[str, ...] = ()  # of the machine, into which it writes
+    has_secret_env: bool = False  # what runs in it is started by ``WITH_SECRET_ENV``
 
     @property
     def alive(self) -> bool:
@@ -107,17 +123,28 @@ class Container(msgspec.Struct):
 
 
 def container_config(
-    spec: AttemptSpec, run: int, owner: Owner, place: Place, main: str = ""
+    spec: AttemptSpec,
+    run: int,
+    owner: Owner,
+    place: Place,
+    main: str = "",
+    secrets: Secrets = NOWHERE,
+    program: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Return the arguments of ``create_container``. ``main``: the id of the container it runs beside."""
+    """Return the arguments of ``create_container``. ``main``: the id of the container it runs beside.
+
+    ``secrets`` are its folders of them; ``program`` is what the image starts, entry point and all, with
+    the command of the job: needed where there is a secret in the environment.
+    """
     published = place.bridge and not main and bool(spec.ports)
     user, group = spec.container.ids
     return {
         "image": spec.image,
         "name": owner.container_name(spec, run),
-        "command": list(spec.run) or None,
+        "entrypoint": [*WITH_SECRET_ENV] if secrets.env else None,
+        "command": list(program if secrets.env else spec.run) or None,
         "user": f"{user}:{group}",
-        "environment": spec.env,
+        "environment": spec.env | ({"BORGISH_SECRETS": SECRET_FILES} if secrets.files else {}),
         "working_dir": spec.workdir or None,
         "labels": {
             **owner.labels(),
@@ -129,11 +156,11 @@ def container_config(
         },
         "ports": [(port, "tcp") for port in spec.ports.values()] if published else None,
         "stop_timeout": ceil(spec.stop.grace_seconds),  # for whoever stops it by the engine's own means
-        "host_config": _host_config(spec, place, main),
+        "host_config": _host_config(spec, place, main, secrets),
     }
 
 
-def _host_config(spec: AttemptSpec, place: Place, main: str) -> HostConfig:
+def _host_config(spec: AttemptSpec, place: Place, main: str, secrets: Secrets) -> HostConfig:
     """A task sees the port numbers it was given, inside and outside; it has no rights over the machine.
 
     Cpu is a weight, as for processes: see ``cgroups``. What runs beside a main program has its network;
@@ -164,7 +191,7 @@ def _host_config(spec: AttemptSpec, place: Place, main: str) -> HostConfig:
         ipc_mode="private",
         read_only=asked.read_only or None,
         tmpfs=in_memory or None,
-        mounts=[_mount(mount) for mount in asked.mounts] or None,
+        mounts=[_mount(mount) for mount in (*asked.mounts, *_secret_mounts(secrets))] or None,
         storage_opt={"size": str(disk_bytes)} if disk_bytes and place.limits_disk else None,
         restart_policy={"Name": "no"},
         log_config=LogConfig(type=LogConfig.types.JSON, config=LOG_OPTIONS),
@@ -176,6 +203,13 @@ def _network(spec: AttemptSpec, place: Place, main: str) -> str:
     if not (place.bridge or is_isolated):
         return "host"
     return f"container:{main}" if main else "none" if is_isolated else place.network
+
+
+def _secret_mounts(secrets: Secrets) -> Iterator[JobMount]:
+    if secrets.files:
+        yield JobMount(secrets.files, SECRET_FILES)
+    if secrets.env:
+        yield JobMount(secrets.env, SECRET_ENV)
 
 
 def _mount(mount: JobMount) -> Mount:
@@ -214,6 +248,11 @@ def written_to(seen: Inspected) -> tuple[str, ...]:
     layer = ((seen.get("GraphDriver") or {}).get("Data") or {}).get("UpperDir")
     volumes = [mount["Source"] for mount in seen.get("Mounts") or () if mount.get("Type") == "volume"]
     return (*([layer] if layer else []), *volumes)
+
+
+def has_secret_env(seen: Inspected) -> bool:
+    """Return whether a container has secrets in its environment."""
+    return any(mount.get("Destination") == SECRET_ENV for mount in seen.get("Mounts") or ())
 
 
 def listed_state(key: str, run: int, row: Listed) -> RunState:

@@ -172,6 +172,7 @@ class Inventory:
             return None
         limit = seen["Config"]["Labels"].get(containers.LABEL_DISK, "0")
         container.limit_bytes, container.folders = int(limit), containers.written_to(seen)
+        container.has_secret_env = containers.has_secret_env(seen)
         return containers.run_state(container.key, container.run, seen, self.place)
 
     async def refresh(self) -> None:

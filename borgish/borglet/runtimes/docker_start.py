@@ -19,10 +19,12 @@ from msgspec.structs import replace
 
 from borgish.borglet.runtimes import docker_container as containers
 from borgish.borglet.runtimes.base import RunState, StartFailed
-from borgish.borglet.runtimes.docker_container import Container, Owner
+from borgish.borglet.runtimes.docker_container import WITH_SECRET_ENV, Container, Owner
 from borgish.borglet.runtimes.docker_engine import Engine, Inspected
 from borgish.borglet.runtimes.docker_inventory import Inventory
 from borgish.borglet.runtimes.mounts import MountRules
+from borgish.borglet.runtimes.secrets import Place as Secrets
+from borgish.borglet.runtimes.secrets import SecretFolders, give
 from borgish.clock import Clock
 from borgish.errors import Unreachable
 from borgish.wire.link import AttemptSpec, main_key
@@ -43,10 +45,16 @@ class Starter:
     """Makes containers and enters them into the inventory."""
 
     def __init__(
-        self, engine: Engine, owner: Owner, clock: Clock, inventory: Inventory, mounts: MountRules
+        self,
+        engine: Engine,
+        owner: Owner,
+        clock: Clock,
+        inventory: Inventory,
+        mounts: MountRules,
+        secrets: SecretFolders,
     ) -> None:
         self._engine, self._owner, self._clock, self._inventory = engine, owner, clock, inventory
-        self._mounts = mounts
+        self._mounts, self._secrets = mounts, secrets
 
     async def start(self, spec: AttemptSpec, run: int) -> RunState:
         """Start a run. Raises StartFailed; nothing is left then, but for a start that hangs."""
@@ -58,7 +66,7 @@ class Starter:
             container = await self._create(spec, run, name)
             if container.state is None:
                 await self._run(container, name)
-                container.state = await self._confirm(container)
+                container.state = await self._confirm(container, spec)
         finally:
             self._inventory.starting.discard(name)
         self._inventory.enter(container)
@@ -103,9 +111,10 @@ class Starter:
     async def _make(self, spec: AttemptSpec, run: int) -> Container:
         main, place = self._main_of(spec), self._inventory.place
         mounts = self._mounts.real(spec.container.mounts)
-        config = containers.container_config(
-            replace(spec, container=replace(spec.container, mounts=mounts)), run, self._owner, place, main
-        )
+        mounted = replace(spec, container=replace(spec.container, mounts=mounts))
+        secrets = self._give_secrets(spec)
+        program = await self._program(spec) if secrets.env else ()
+        config = containers.container_config(mounted, run, self._owner, place, main, secrets, program)
         try:
             made = await self._engine.slow(
                 lambda client: client.create_container(**config), "create a container"
@@ -113,6 +122,28 @@ class Starter:
         except Unreachable as error:
             raise StartFailed(error.message, error.hint) from None
         return self._inventory.know(Container(made["Id"], spec.key, run))
+
+    def _give_secrets(self, spec: AttemptSpec) -> Secrets:
+        """Let the user of a container read its secrets, and return where they are. Raises StartFailed."""
+        found = self._secrets.place(spec)
+        try:
+            for folder in filter(None, found):
+                give(folder, *spec.container.ids)
+        except OSError as error:
+            raise StartFailed(f"its secrets are not there: {error.strerror}", "they come again") from None
+        return found
+
+    async def _program(self, spec: AttemptSpec) -> tuple[str, ...]:
+        """Return what a container of the image runs: its entry point, and the job's command or its own.
+
+        Raises APIError, and StartFailed.
+        """
+        try:
+            image: Inspected = await self._engine.quick(lambda client: client.inspect_image(spec.image))
+        except Unreachable as error:
+            raise StartFailed(error.message, error.hint) from None
+        config = image.get("Config") or {}
+        return (*(config.get("Entrypoint") or ()), *(spec.run or config.get("Cmd") or ()))
 
     def _main_of(self, spec: AttemptSpec) -> str:
         """Return the container of the main program that one runs beside; "" when it is one itself.
@@ -154,7 +185,7 @@ class Starter:
             raise StartFailed(error.message, error.hint) from None
         self._inventory.stuck.discard(name)
 
-    async def _confirm(self, container: Container) -> RunState:
+    async def _confirm(self, container: Container, spec: AttemptSpec) -> RunState:
         """Return its state; raise StartFailed when there was no such program."""
         unseen = RunState(container.key, container.run, pid=0, started_at=self._clock.now().wall)
         state = await self._inventory.inspect(container) or unseen
@@ -163,7 +194,7 @@ class Starter:
         exit_ = container.exit or state.exit
         if exit_ and exit_.code in CANNOT_RUN_CODES and (why := await self._last_words(container)):
             self._inventory.let_go(container)
-            raise StartFailed(f"cannot run {why}", "Is it in the image, and executable?", permanent=True)
+            raise cannot_run(why, spec)
         return replace(state, exit=exit_)
 
     async def _early_end(self, container: Container, state: RunState) -> RunState:
@@ -206,6 +237,17 @@ def _is_running(pid: int, container: str) -> bool | None:
         return True if names - {(base / "comm").read_text()} else None
     except OSError:  # something of it has just gone: the whole, or one try
         return None if base.exists() else False
+
+
+def cannot_run(why: str, spec: AttemptSpec) -> StartFailed:
+    """Return the error for a program that the init could not run, which ``why`` begins with."""
+    if spec.secret_env and why.startswith(WITH_SECRET_ENV[0]):
+        return StartFailed(
+            f"{spec.image} has no {WITH_SECRET_ENV[0]}, by which secrets come into the environment",
+            "have them as files: secret_files",
+            permanent=True,
+        )
+    return StartFailed(f"cannot run {why}", "Is it in the image, and executable?", permanent=True)
 
 
 def why_not(output: bytes) -> str:

@@ -78,6 +78,7 @@ class Program(msgspec.Struct, frozen=True):
     workdir: str
     ram_bytes: int
     disk_bytes: int = 0  # what it may write; 0: as much as it likes
+    secret_env: str = ""  # the folder with more variables; "": there are none
 
 
 class _WithProgram(msgspec.Struct, frozen=True):

@@ -39,6 +39,7 @@ from borgish.borglet.runtimes.processes import (
     signal_number,
     signal_run,
 )
+from borgish.borglet.runtimes.secrets import NO_SECRETS, SecretFolders
 from borgish.borglet.runtimes.shim.lease import FILE, write_lease
 from borgish.borglet.runtimes.shim.program import sweep_session
 from borgish.borglet.runtimes.starter import PATH, Starter, check_ports
@@ -82,6 +83,7 @@ class ProcessRuntime:
         keep: Retention = Retention(),  # noqa: B008 - frozen
         disk_bytes: int = 0,
         rules: ConfineRules = ConfineRules(),  # noqa: B008 - frozen
+        secrets: SecretFolders = NO_SECRETS,
     ) -> None:
         self._folder = folder
         self._clock = clock or SystemClock()
@@ -89,8 +91,8 @@ class ProcessRuntime:
         self._kept = KeptFolders(folder, self._clock, keep)
         self._zygote = Zygote(folder / "shim.log")
         self._boot = boot_id()
-        self._confinement = Confinement(folder, rules)
-        self._starter = Starter(self._zygote, self._boot, self._confinement, path, disk_bytes)
+        self._confinement = Confinement(folder, rules, (secrets.base,) * bool(secrets.base))
+        self._starter = Starter(self._zygote, self._boot, self._confinement, path, disk_bytes, secrets)
         self._disk = DiskWatch(self._clock, self._written, self._end_for_disk)
         self._known: dict[str, Known] = {}
         self._used: dict[str, Used] = {}
@@ -269,6 +271,7 @@ class ProcessRuntime:
         record = known.record
         request = self._starter.command(run, program.env, program.workdir)
         request |= {"groups": record.groups, "inside": record.inside, "init": record.init}
+        request["secret_env"] = program.secret_env
         return await run_beside(self._zygote, request, timeout_seconds, stdin, write)
 
     # Watching

@@ -18,6 +18,8 @@ from borgish.borglet.runtimes.base import StartFailed
 from borgish.borglet.runtimes.confinement import HOME_IN_ROOT, Confinement
 from borgish.borglet.runtimes.folders import Record, RunFolder
 from borgish.borglet.runtimes.processes import signal_number
+from borgish.borglet.runtimes.secrets import NO_SECRETS, Place, SecretFolders, give
+from borgish.borglet.runtimes.shim.view import SECRETS_SEEN
 from borgish.borglet.runtimes.zygote import Zygote
 from borgish.wire.link import AttemptSpec
 
@@ -39,8 +41,15 @@ class Starter:
     job does not say; 0: as much as it likes."""
 
     def __init__(
-        self, zygote: Zygote, boot: str, confinement: Confinement, path: str = PATH, disk_bytes: int = 0
+        self,
+        zygote: Zygote,
+        boot: str,
+        confinement: Confinement,
+        path: str = PATH,
+        disk_bytes: int = 0,
+        secrets: SecretFolders = NO_SECRETS,
     ) -> None:
+        self._secrets = secrets
         self.zygote, self._confinement = zygote, confinement
         self.groups: cgroups.Groups | None = None
         self.trouble = ""
@@ -108,8 +117,12 @@ class Starter:
         home = Path(HOME_IN_ROOT) if inside and inside["root"] else work
         env = {"PATH": self._path, "HOME": str(home), "LANG": "C.UTF-8"} | spec.env
         plan = self._plan(spec, f"{spec.program or folder.path.name}.{run}", main)
+        secrets = self._give_secrets(spec, inside)
+        if secrets.files:
+            env["BORGISH_SECRETS"] = SECRETS_SEEN if inside and inside["secrets"] else secrets.files
         command = self.command(spec.run, env, str(home / spec.workdir))
         return command | {
+            "secret_env": secrets.env,
             "inside": inside,
             "role": "start",
             "ram_bytes": spec.resources.ram_bytes,
@@ -122,6 +135,19 @@ class Starter:
             "within": plan.within,
             "lease": lease_rule(spec),
         }
+
+    def _give_secrets(self, spec: AttemptSpec, inside: dict[str, Any] | None) -> Place:
+        """Let a program have its secrets, and return where they are. Raises StartFailed."""
+        place = self._secrets.place(spec)
+        if not place.files:
+            return place
+        try:
+            give(place.files, *((inside["uid"], inside["gid"]) if inside else (-1, -1)))
+        except OSError as error:
+            raise StartFailed(f"its secrets are not there: {error.strerror}", "they come again") from None
+        if inside and inside["namespaces"]:
+            inside["secrets"] = place.files
+        return place
 
     def _failed(self, spec: AttemptSpec, answer: dict[str, Any]) -> StartFailed:
         """Return the error for a shim's answer; what the task's user may not see or read is named."""
@@ -180,6 +206,8 @@ def start_failed(name: str, workdir: str, answer: dict[str, Any]) -> StartFailed
             )
         case "group":
             return StartFailed(f"cannot set its limits: {text}", "see whether the borglet may make cgroups")
+        case "secrets":
+            return StartFailed(f"cannot read its secrets: {text}", "they come again with the next word of it")
         case "lease":
             return StartFailed(
                 "its lease is over", "it starts when its machine hears of the borgmaster again"

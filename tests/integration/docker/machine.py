@@ -10,6 +10,7 @@ import msgspec
 from borgish.borglet.runtimes.docker import DockerRuntime
 from borgish.borglet.runtimes.docker_host import Rules
 from borgish.borglet.runtimes.leftovers import Retention
+from borgish.borglet.runtimes.secrets import NO_SECRETS, SecretFolders
 from borgish.clock import Clock
 from borgish.resources import Resources
 from borgish.spec.job import Restart, Stop
@@ -50,7 +51,12 @@ class Machine:
         self._open: list[DockerRuntime] = []
 
     async def runtime(
-        self, look_seconds: float = 60.0, *, clock: Clock | None = None, keep: Retention | None = None
+        self,
+        look_seconds: float = 60.0,
+        *,
+        clock: Clock | None = None,
+        keep: Retention | None = None,
+        secrets: SecretFolders = NO_SECRETS,
     ) -> DockerRuntime:
         runtime = DockerRuntime(
             self.cell,
@@ -60,6 +66,7 @@ class Machine:
             look_seconds=look_seconds,
             clock=clock,
             keep=keep or Retention(),
+            secrets=secrets,
         )
         self._open.append(runtime)
         await runtime.open(lambda _: None)

@@ -16,6 +16,7 @@ from borgish.borglet.runtimes.shim.basics import (
     Request,
     Trouble,
     prctl,
+    read_file,
     send,
     stage,
     start_ticks,
@@ -129,6 +130,7 @@ def wait_and_become(
 ) -> None:
     """Live as the program's process up to its first instruction."""
     try:
+        request = with_secret_env(request)
         prepare(request, output, stdin, init)
         if not os.read(go, 1) or request.get("probe"):
             return  # its shim is gone; or this was only to see whether it can be prepared
@@ -138,6 +140,18 @@ def wait_and_become(
         os.write(failure, json.dumps(trouble.args).encode())
     finally:
         os._exit(127)
+
+
+def with_secret_env(request: Request) -> Request:
+    """Return a request with the variables whose values are the files of its folder ``secret_env``, where it
+    has one; to be done where that is seen yet. Raises Trouble."""
+    folder = request.get("secret_env", "")
+    if not folder:
+        return request
+    with stage("secrets"):
+        names = [name for name in os.listdir(folder) if not name.startswith(".")]
+        secret = {name: os.fsdecode(read_file(f"{folder}/{name}")) for name in names}
+    return request | {"env": request["env"] | secret, "secret_env": ""}
 
 
 def reap(pid: int) -> tuple[int | None, bool]:

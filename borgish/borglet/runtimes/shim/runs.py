@@ -39,6 +39,7 @@ from borgish.borglet.runtimes.shim.program import (
     reap,
     sweep_children,
     sweep_session,
+    with_secret_env,
 )
 
 FOLDERS = ("work", "tmp")
@@ -129,7 +130,7 @@ def launch_recorded(request: Request) -> tuple[Request, int]:
         output = os.open("output", os.O_RDWR | os.O_NONBLOCK)
         theirs = os.open("output", os.O_RDWR)
     me = os.getpid()
-    program = {name: request[name] for name in ("env", "workdir", "ram_bytes", "disk_bytes")}
+    program = {name: request[name] for name in ("env", "secret_env", "workdir", "ram_bytes", "disk_bytes")}
     record = {name: request[name] for name in ("run", "boot", "groups", "oom", "within", "lease", "inside")}
     record.update(shim=me, shim_ticks=start_ticks(me), at=wall_seconds())
 
@@ -258,6 +259,7 @@ def keep_command(
         os.dup2(0, 2)
         prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         be_limited(request)
+        request = with_secret_env(request)
         enter(request["inside"], init, (output,))
 
         def outside(_pid: int) -> Request:

@@ -34,6 +34,7 @@ from borgish.borglet.runtimes.shim.kernel import (
 DEVICES = ("full", "null", "random", "tty", "urandom", "zero")
 LINKS = {"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2"}
 OWN_OF_ROOT = frozenset({"dev", "proc", "sys", "tmp", "work"})  # not those of the folder that is its root
+SECRETS_SEEN = "/dev/shm/secrets"  # noqa: S108 - in the memory of the task alone
 _TEMPORARY = MS_NOSUID | MS_NODEV
 _SIOCSIFFLAGS, _IFF_UP = 0x8914, 1
 
@@ -44,28 +45,30 @@ def make_view(inside: Request) -> None:
     with stage("confine.files"):
         mount("none", "/", "", MS_REC | MS_SLAVE)
         work, *tmp = (open_tree(inside[it]) for it in ("work", "tmp", "tmp"))
+        # Before it is covered: what is in memory may be beneath the very folder that becomes the task's own.
+        secrets = open_tree(inside["secrets"]) if inside.get("secrets") else -1
     if inside["root"]:
         with stage("confine.root"):
-            _make_root(inside, work, tmp[0])
+            _make_root(inside, work, tmp[0], secrets)
         os.close(tmp[1])
         return
     with stage("confine.read_only"):
         if inside["read_only"]:
             set_mount("/", READ_ONLY, all_below=True)
     with stage("confine.files"):
-        _narrow(inside, work, tmp)
+        _narrow(inside, work, tmp, secrets)
     if inside["proc"]:
         with stage("confine.proc"):
             _mount_proc("/proc", inside)
 
 
-def _narrow(inside: Request, work: int, tmp: list[int]) -> None:
+def _narrow(inside: Request, work: int, tmp: list[int], secrets: int) -> None:
     """Narrow the machine's own file system, which is read-only by now."""
     for folder, tree in zip(("/tmp", "/var/tmp"), tmp, strict=True):  # noqa: S108 - they become private ones
         if os.path.isdir(folder):
             attach(tree, folder)
     if os.path.isdir("/dev/shm"):  # noqa: S108 - as above
-        _mount_shm("/dev/shm", inside)  # noqa: S108
+        _mount_shm("/dev/shm", inside, secrets)  # noqa: S108
     hidden = [path for path in _outermost(inside["hide"] + _closed(inside)) if _hide(path)]
     os.makedirs(inside["home"], exist_ok=True)
     attach(work, inside["home"])
@@ -75,9 +78,14 @@ def _narrow(inside: Request, work: int, tmp: list[int]) -> None:
             set_mount(path, READ_ONLY)
 
 
-def _mount_shm(folder: str, inside: Request) -> None:
+def _mount_shm(folder: str, inside: Request, secrets: int) -> None:
     size = f",size={inside['shm_bytes']}" if inside["shm_bytes"] else ""
     mount("tmpfs", folder, "tmpfs", _TEMPORARY, f"mode=1777{size}")
+    if secrets >= 0:
+        seen = f"{folder}/{os.path.basename(SECRETS_SEEN)}"
+        os.mkdir(seen)
+        attach(secrets, seen)
+        set_mount(seen, READ_ONLY)
 
 
 def _mount_proc(folder: str, inside: Request) -> None:
@@ -120,7 +128,7 @@ def _hide(path: str) -> bool:
     return False
 
 
-def _make_root(inside: Request, work: int, tmp: int) -> None:
+def _make_root(inside: Request, work: int, tmp: int, secrets: int) -> None:
     """Make the root of a folder that the job names, with what a program needs beside it."""
     base = inside["tmp"]
     tree = open_tree(inside["root"])
@@ -146,7 +154,7 @@ def _make_root(inside: Request, work: int, tmp: int) -> None:
         os.symlink(target, f"{base}/dev/{name}")
     shm = os.path.join(base, "dev", "shm")
     os.mkdir(shm)
-    _mount_shm(shm, inside)
+    _mount_shm(shm, inside, secrets)
     if inside["proc"]:
         _mount_proc(f"{base}/proc", inside)
     set_mount(base, READ_ONLY)
