@@ -27,6 +27,7 @@ from borgish.api.preconditions import check_if_match, send_etag
 from borgish.api.quotas import QUOTAS
 from borgish.api.rate_limits import Limits
 from borgish.api.request import ApiRequest
+from borgish.api.secrets import SECRETS
 from borgish.api.services import Services
 from borgish.api.status import STATUS
 from borgish.api.tasks import TASKS
@@ -34,7 +35,7 @@ from borgish.api.watch import WATCH
 from borgish.errors import BorgishError
 from borgish.vocabulary import JSON_BYTES_MAX
 
-OF_THE_CELL = (*AUTHORITY, *MACHINES, *DRAINS, *QUOTAS, *BUDGETS, *ACCESS, *AUDIT)
+OF_THE_CELL = (*AUTHORITY, *MACHINES, *DRAINS, *QUOTAS, *BUDGETS, *ACCESS, *SECRETS, *AUDIT)
 ROUTES = (*STATUS, *JOBS, *APPS, *CRONS, *TASKS, *OF_THE_CELL, *HISTORY, *WATCH, *CHECKPOINTS, show_openapi)
 
 

@@ -88,10 +88,16 @@ class ApiRequest(Request[Principal, None, State]):
         """Give the answer an ``ETag``: the generation of the one thing that it shows."""
         self.scope["state"][ETAG] = generation
 
-    async def digest(self) -> str:
-        """Return what distinguishes this request from every other: who asks, where, and the body."""
+    async def digest(self, content: bytes | None = None) -> str:
+        """Return what distinguishes this request from every other: who asks, where, and the body, or the
+        ``content`` that stands for it."""
         head = f"{self.user.name}\n{self.method} {self.scope['path']}?"
-        asked = head.encode() + self.scope["query_string"] + b"\n" + await self.body()
+        asked = (
+            head.encode()
+            + self.scope["query_string"]
+            + b"\n"
+            + (await self.body() if content is None else content)
+        )
         return hashlib.sha256(asked).hexdigest()
 
     async def json_as(self, shape: type[T]) -> T:
@@ -169,9 +175,9 @@ class ApiRequest(Request[Principal, None, State]):
             return await self.read(hidden)
         return shown
 
-    async def command(self, command: Command) -> Accepted:
-        """Hand a command to the master in the name of who asks."""
-        digest, request_id = await self.digest(), self.request_id
+    async def command(self, command: Command, content: bytes | None = None) -> Accepted:
+        """Hand a command to the master in the name of who asks. ``content``: see ``digest``."""
+        digest, request_id = await self.digest(content), self.request_id
         self.services.expect_obeyed()
         try:
             accepted = await self.services.inbox.ask(

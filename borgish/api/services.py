@@ -298,4 +298,5 @@ class Services(msgspec.Struct, kw_only=True):
     free_space: Callable[[], FreeSpace]  # of the store's disk
     expect_obeyed: Callable[[], None]  # raises Fenced while machines obey another master
     health: Callable[[StatusView], HealthView]  # of this borgmaster, which leads
+    seal: Callable[[str, bytes], bytes]  # the value of the secret of a key
     metrics: Callable[[StatusView], bytes]  # the figures of the cell as text for Prometheus

@@ -78,7 +78,7 @@ TOKEN_COLUMNS: tuple[Column[TokenView], ...] = (
 @user_app.command("add")
 def add_user(context: typer.Context, user: User) -> None:
     """Let somebody have jobs, in the bands batch and free."""
-    _say(_client(context).post(_path("users", user), None, Accepted))
+    say(_client(context).post(_path("users", user), None, Accepted))
 
 
 @user_app.command("list")
@@ -105,13 +105,13 @@ def ungrant(context: typer.Context, owner: Owner, grants: Grants) -> None:
 
 
 def _change_grants(context: typer.Context, owner: str, asked: GrantsRequest) -> None:
-    _say(_client(context).post(_path("users", owner) + "/grants", asked, Accepted))
+    say(_client(context).post(_path("users", owner) + "/grants", asked, Accepted))
 
 
 @user_app.command("remove")
 def remove_user(context: typer.Context, user: User) -> None:
     """Forget a user, with the tokens. The jobs go on."""
-    _say(_client(context).post(_path("users", user) + "/remove", None, Accepted))
+    say(_client(context).post(_path("users", user) + "/remove", None, Accepted))
 
 
 # Groups
@@ -127,9 +127,9 @@ def add_group(
 ) -> None:
     """Let users have jobs together: those whose `user` is the group."""
     client = _client(context)
-    _say(client.post(_path("groups", group), None, Accepted))
+    say(client.post(_path("groups", group), None, Accepted))
     if member:
-        _say(client.post(_path("groups", group) + "/members", MembersRequest(add=tuple(member)), Accepted))
+        say(client.post(_path("groups", group) + "/members", MembersRequest(add=tuple(member)), Accepted))
 
 
 @group_app.command("list")
@@ -155,13 +155,13 @@ def members(
 ) -> None:
     """Put users into a group, and take others out of it; without options, show who is in it."""
     asked = MembersRequest(tuple(add or ()), tuple(remove or ()))
-    _say(_client(context).post(_path("groups", group) + "/members", asked, Accepted))
+    say(_client(context).post(_path("groups", group) + "/members", asked, Accepted))
 
 
 @group_app.command("remove")
 def remove_group(context: typer.Context, group: Group) -> None:
     """Forget a group. Its jobs go on."""
-    _say(_client(context).post(_path("groups", group) + "/remove", None, Accepted))
+    say(_client(context).post(_path("groups", group) + "/remove", None, Accepted))
 
 
 # Tokens
@@ -211,7 +211,7 @@ def create_token(
     accepted = client.post("/v1/tokens", asked, Accepted)
     if to is not None:
         write_private(to, token + "\n")
-        _say(accepted)
+        say(accepted)
     else:
         print_err(accepted.text)
         print_out(token)
@@ -246,7 +246,7 @@ def revoke_token(
 
     if token.startswith("bgt_"):  # somebody pastes the token itself, to be rid of it
         token = digest_of(token)
-    _say(_client(context).post(quoted("tokens", token) + "/revoke", None, Accepted))
+    say(_client(context).post(quoted("tokens", token) + "/revoke", None, Accepted))
 
 
 def _client(context: typer.Context) -> "Client":
@@ -259,7 +259,8 @@ def _path(noun: str, name: str) -> str:
     return quoted(noun, name)
 
 
-def _say(accepted: Accepted) -> None:
+def say(accepted: Accepted) -> None:
+    """Say what was done, and the warnings that came with it."""
     from borgish.cli.job import say_accepted
     from borgish.cli.screen import print_err
 

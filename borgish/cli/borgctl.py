@@ -35,6 +35,7 @@ COMMANDS = {
     "user": "access:user_app",
     "group": "access:group_app",
     "token": "access:token_app",
+    "secret": "secret:secret_app",
     "login": "cell:login_app",
     "cell": "init:app",
     "audit": "audit:app",

@@ -267,6 +267,7 @@ class Daemon:
             expect_obeyed=leader.link.fencing.check,
             health=lambda status: leader_health(status, leader.address),
             metrics=self._metrics.render,
+            seal=leader.sealer.seal,
         )
         hosts = hosts_of(self._settings.host)
         return create_app(services, self._tokens, hosts, leader.guard.check, self._limits, self._refusals.add)

@@ -13,6 +13,7 @@ Name = Annotated[str, msgspec.Meta(pattern=f"^{NAME_PATTERN}$", max_length=63)]
 Sha256 = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$", max_length=64)]
 RoleName = Annotated[str, msgspec.Meta(pattern="^(reader|user|operator|admin)$", max_length=8)]
 Grant = Annotated[str, msgspec.Meta(pattern="^[a-zA-Z0-9][a-zA-Z0-9:/._-]*$", max_length=256)]
+_BASE64 = "^([A-Za-z0-9+/]{4})+([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
 Names = Annotated[tuple[Name, ...], msgspec.Meta(max_length=1000)]
 Grants = Annotated[tuple[Grant, ...], msgspec.Meta(max_length=100)]
 
@@ -116,6 +117,35 @@ class InvitationView(msgspec.Struct, frozen=True):
 
 class InvitationList(msgspec.Struct, frozen=True):
     items: tuple[InvitationView, ...]
+    page: Page
+
+
+class SecretRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a secret is worth, in base64."""
+
+    value: Annotated[
+        bytes, msgspec.Meta(min_length=1, max_length=32 * 1024, extra_json_schema={"pattern": _BASE64})
+    ]
+
+    def __repr__(self) -> str:
+        return "SecretRequest(***)"
+
+
+class SecretView(msgspec.Struct, frozen=True):
+    """A secret; what it is worth is shown to nobody. ``revoked_machines`` were given it and are out of the
+    cell: it should be set anew."""
+
+    user: str
+    name: str
+    size_bytes: int
+    set_at: str
+    set_by: str
+    jobs: tuple[str, ...]  # that are not dead and use it
+    revoked_machines: tuple[str, ...]
+
+
+class SecretList(msgspec.Struct, frozen=True):
+    items: tuple[SecretView, ...]
     page: Page
 
 

@@ -31,6 +31,7 @@ from borgish.errors import Conflict, Gone, NotFound, Unreachable
 from borgish.master.health import Metrics, leader_health
 from borgish.master.history import LOOKED_AT_MAX, Walk
 from borgish.master.watch import WatchHub
+from borgish.sealing import Sealer
 from borgish.spec.job import JobSpec
 from borgish.wire.api import Accepted, AsOf, CheckpointView, EventView, RefusalView, RotationView
 from borgish.wire.api_access import AuditVerdict
@@ -87,6 +88,7 @@ class FakeMaster:
             expect_obeyed=lambda: None,
             health=lambda status: leader_health(status, "http://here:1"),
             metrics=Metrics().render,
+            seal=Sealer("0" * 64).seal,
         )
 
     def reset(self) -> None:

@@ -43,6 +43,7 @@ WITHOUT = {
     *("/v1/users/{user}", "/v1/users/{user}/remove", "/v1/users/{user}/grants", "/v1/groups/{group}"),
     *("/v1/groups/{group}/remove", "/v1/groups/{group}/members", "/v1/tokens", "/v1/tokens/{token}/revoke"),
     *("/v1/invitations", "/v1/invitations/{invitation}/revoke", "/v1/machines/{machine}/revoke"),
+    *("/v1/secrets/{user}/{name}", "/v1/secrets/{user}/{name}/remove"),
     "/v1/audit/verify",
 }
 """What is posted and decides about no one job, machine or quota; a rollback is asked about by its plan. What

@@ -1,0 +1,82 @@
+"""``/v1/secrets``: values that jobs get and nobody is shown (Kubernetes' Secret, Swarm's ``docker secret``).
+
+A value comes in once, is sealed here (``borgish.sealing``), and goes to the machines of tasks that use it, by
+the link alone: no route answers with one.
+"""
+
+import re
+
+from litestar import get, post
+
+from borgish.api.auth import POLICY, Policy, may_see_inside
+from borgish.api.openapi import CONSUMES
+from borgish.api.parameters import LIMIT_MAX, After, Limit, Owner, SecretName, UserFilter, cut
+from borgish.api.request import ApiRequest
+from borgish.api.services import Reading
+from borgish.cell.access import Secret, secret_key
+from borgish.cell.commands import RemoveSecret, SetSecret
+from borgish.cell.secrets import live_users
+from borgish.errors import Invalid
+from borgish.text import instant
+from borgish.vocabulary import NAME_PATTERN
+from borgish.wire.api import Accepted
+from borgish.wire.api_access import SecretList, SecretRequest, SecretView
+
+_NAME = re.compile(NAME_PATTERN)
+
+
+@get("/v1/secrets", opt={POLICY: Policy.SUBMIT})
+async def list_secrets(
+    request: ApiRequest, user: UserFilter = "", limit: Limit = LIMIT_MAX, after: After = ""
+) -> SecretList:
+    """List the secrets of who asks and of the groups that they are in, or for admins all; never values."""
+    who = request.user
+
+    def view(reading: Reading) -> SecretList:
+        seen = {
+            key: secret
+            for key, secret in reading.cell.access.secrets.items()
+            if may_see_inside(who, secret.owner) and user in ("", secret.owner)
+        }
+        chosen, page = cut(((key, seen[key]) for key in sorted(seen) if key > after), limit)
+        return SecretList(tuple(_view(reading, secret) for secret in chosen), page)
+
+    return await request.read(view)
+
+
+def _view(reading: Reading, secret: Secret) -> SecretView:
+    machines = reading.cell.machines
+    revoked = (name for name in secret.machines if (it := machines.get(name)) is not None and it.revoked_at)
+    return SecretView(
+        user=secret.owner,
+        name=secret.name,
+        size_bytes=secret.size_bytes,
+        set_at=instant(secret.at),
+        set_by=secret.by,
+        jobs=tuple(sorted(job.key for job in live_users(reading.cell, secret.key))),
+        revoked_machines=tuple(revoked),
+    )
+
+
+@post("/v1/secrets/{user:str}/{name:str}", opt={POLICY: Policy.OWN, CONSUMES: SecretRequest}, status_code=200)
+async def set_secret(request: ApiRequest, user: Owner, name: SecretName) -> Accepted:
+    """Give a secret a value; those of its files that tasks have are replaced, their environments stay."""
+    for what, word in (("user", user), ("secret", name)):
+        if not _NAME.fullmatch(word):
+            raise Invalid(
+                f"invalid {what} name {word[:63]!r}",
+                "Use at most 63 of a-z, 0-9 and -, which is neither first nor last",
+            )
+    asked = await request.json_as(SecretRequest)
+    sealed = request.services.seal(secret_key(user, name), asked.value)
+    # What is kept of a request to know it again must be no hash of the value, which might be guessed by that.
+    return await request.command(SetSecret(user, name, sealed, len(asked.value)), content=sealed)
+
+
+@post("/v1/secrets/{user:str}/{name:str}/remove", opt={POLICY: Policy.OWN}, status_code=200)
+async def remove_secret(request: ApiRequest, user: Owner, name: SecretName) -> Accepted:
+    """Forget a secret that nothing uses."""
+    return await request.command(RemoveSecret(user, name))
+
+
+SECRETS = (list_secrets, set_secret, remove_secret)
