@@ -15,7 +15,7 @@ from borgish.api.rate_limits import Limits
 from borgish.api.request import ApiRequest
 from borgish.errors import BorgishError, NotFound
 from borgish.tls.pinning import AUTHORITY_PATH
-from borgish.wire.api import RotationView
+from borgish.wire.api_certificates import RotationView
 
 
 @post("/v1/authority/rotate", opt={POLICY: Policy.ADMIN}, status_code=200)

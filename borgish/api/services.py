@@ -31,11 +31,11 @@ from borgish.wire.api import (
     EventView,
     HealthView,
     RefusalView,
-    RotationView,
     StatusView,
     SummaryView,
 )
 from borgish.wire.api_access import AuditVerdict
+from borgish.wire.api_certificates import RotationView
 from borgish.wire.api_past import (
     CheckpointDetail,
     CheckpointVerdict,

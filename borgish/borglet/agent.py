@@ -107,6 +107,7 @@ class Agent:
         self.heard = now.mono  # when the master last polled
         self.authorities = ""  # the hash of those that the cell trusts, as it last said; "": it has none
         self.trusted: Callable[[], str] = lambda: ""  # the hash of those that we trust, as a reply has it
+        self.certificate_ends: Callable[[], float] = lambda: 0.0  # of ours, as a reply has it
         self._runtimes: dict[Runtime, TaskRuntime] = {}
         self._runner = Runner(self)
         self._opener = Opener(factories, self)
@@ -187,8 +188,10 @@ class Agent:
             await self._hold(request, number)
         await self._make_durable()
         reply = self.core.reply(request, self._usage, self._clock.now().boot)
-        trusted = self.trusted()
-        return msgspec.structs.replace(reply, authorities=trusted) if trusted else reply
+        trusted, ends = self.trusted(), self.certificate_ends()
+        if not (trusted or ends):
+            return reply
+        return msgspec.structs.replace(reply, authorities=trusted, certificate_ends=ends)
 
     def head(self, is_open: Callable[[Caller], bool]) -> HeadReply:
         """Return what was seen of masters. ``is_open`` tells whether a caller's connection still is."""

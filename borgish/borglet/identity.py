@@ -29,6 +29,7 @@ class Identity:
         self._spread = zlib.crc32(machine.encode()) / 2**32
         self.certificate, self.authorities = folder / MACHINE_FILE, folder / AUTHORITY_FILE
         self._listening: Replaceable | None = None
+        self.ends = 0.0  # when the certificate does, on the wall clock; 0: there is none
         self._settled = self._look() if self.is_there else ""
 
     @property
@@ -109,12 +110,12 @@ class Identity:
         return read_private(path).encode()
 
     def _look(self) -> str:
-        """Return what ``settled`` does, by the files."""
+        """Return what ``settled`` does, by the files, and note when the certificate ends."""
         from borgish.tls.authority import describe, key_id_of
 
-        bundle = self.authorities.read_bytes()
-        signer = key_id_of(authorities_in(bundle)[0])
-        return bundle_hash(bundle) if describe(self.certificate.read_bytes()).signer == signer else ""
+        bundle, held = self.authorities.read_bytes(), describe(self.certificate.read_bytes())
+        self.ends = held.validity.ends
+        return bundle_hash(bundle) if held.signer == key_id_of(authorities_in(bundle)[0]) else ""
 
     def _validity(self) -> Validity:
         from borgish.tls.authority import describe

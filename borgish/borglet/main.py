@@ -195,7 +195,7 @@ async def _serve(path: Path, file: File, hangup: Hangup) -> None:
     server = make_server(app, settings.tls, identity.listener() if identity else None)
     ask = _join_by_http(settings, membership, agent, listener, identity)
     if identity:
-        agent.trusted = identity.settled
+        agent.trusted, agent.certificate_ends = identity.settled, lambda: identity.ends
     masters, is_due = several(settings.master), ask.is_due if identity else None
     joiner = Joiner(masters, membership, SystemClock(), ask, lambda: agent.heard, agent.joined, is_due)
     hangup.handle(asyncio.get_running_loop(), Reload(path, file, joiner, ask, server))

@@ -86,6 +86,14 @@ class SecretRemoved(Event, frozen=True, tag=True):
     secret: str  # its key
 
 
+class CertificateEnds(Event, frozen=True, tag=True):
+    """A certificate is near its end, and was not renewed. ``machine`` is "" where it is no machine's."""
+
+    role: str  # authority, master or machine
+    ends_at: float  # seconds since 1970
+    machine: str = ""
+
+
 AccessEvent = (
     MachineRevoked
     | UserSet
@@ -100,4 +108,5 @@ AccessEvent = (
     | InvitationRevoked
     | SecretSet
     | SecretRemoved
+    | CertificateEnds
 )

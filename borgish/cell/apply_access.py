@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from borgish.cell.access_events import (
+    CertificateEnds,
     GroupRemoved,
     GroupSet,
     InvitationRevoked,
@@ -86,6 +87,10 @@ def _secret_removed(cell: Cell, event: SecretRemoved, _entry: Entry) -> None:
     cell.access.secrets.pop(event.secret, None)
 
 
+def _certificate_ends(_cell: Cell, _event: CertificateEnds, _entry: Entry) -> None:
+    """Change nothing: that it was said is known by the request id of its entry."""
+
+
 APPLY: dict[type[AnyEvent], Callable[[Cell, Any, Entry], None]] = {
     UserSet: _user_set,
     UserRemoved: _user_removed,
@@ -99,4 +104,5 @@ APPLY: dict[type[AnyEvent], Callable[[Cell, Any, Entry], None]] = {
     InvitationRevoked: _invitation_revoked,
     SecretSet: _secret_set,
     SecretRemoved: _secret_removed,
+    CertificateEnds: _certificate_ends,
 }

@@ -401,6 +401,14 @@ class NoteTokenUse(Command, frozen=True, tag=True):
     used: dict[str, float]
 
 
+class NoteCertificate(Command, frozen=True, tag=True):
+    """Note that a certificate is near its end. ``machine`` is "" for the master's and the authority's."""
+
+    role: str
+    ends_at: float  # seconds since 1970
+    machine: str = ""
+
+
 class InviteMachine(Command, frozen=True, tag=True):
     """Let machines join by a secret of which the cell is given the digest."""
 

@@ -16,6 +16,7 @@ from borgish.cell.access import (
     User,
 )
 from borgish.cell.access_events import (
+    CertificateEnds,
     GroupRemoved,
     GroupSet,
     InvitationRevoked,
@@ -36,6 +37,7 @@ from borgish.cell.commands import (
     CreateToken,
     Decision,
     InviteMachine,
+    NoteCertificate,
     NoteTokenUse,
     RemoveGroup,
     RemoveSecret,
@@ -256,6 +258,20 @@ def note_token_use(cell: Cell, _o: Observed, command: NoteTokenUse, _actor: str,
     return Decision((TokensUsed(used),) * bool(used), cell.name, "the last use of tokens is noted")
 
 
+def note_certificate(cell: Cell, _o: Observed, command: NoteCertificate, _actor: str, now: Now) -> Decision:
+    """Note that a certificate is near its end."""
+    whose = command.machine or command.role
+    if command.machine and command.machine not in cell.machines:
+        return Decision((), whose, f"{whose} is not in the cell any more")
+    left = command.ends_at - now.wall
+    text = (
+        f"the certificate of {whose} ends in {span(left)}"
+        if left > 0
+        else f"the certificate of {whose} is over"
+    )
+    return Decision((CertificateEnds(command.role, command.ends_at, command.machine),), whose, text)
+
+
 # Invitations
 
 
@@ -312,6 +328,7 @@ DECIDE: dict[type[Command], Callable[[Cell, Observed, Any, str, Now], Decision]]
     RevokeToken: revoke_token,
     AdmitTokens: admit_tokens,
     NoteTokenUse: note_token_use,
+    NoteCertificate: note_certificate,
     InviteMachine: invite,
     RevokeInvitation: revoke_invitation,
     SetSecret: set_secret,

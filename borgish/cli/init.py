@@ -97,7 +97,7 @@ def rotate_authority(
     from borgish.cli.errors import FAILED, print_error, print_hint
     from borgish.cli.screen import print_out
     from borgish.text import safe
-    from borgish.wire.api import RotationView
+    from borgish.wire.api_certificates import RotationView
 
     session = session_of(context)
     session.use(folder)

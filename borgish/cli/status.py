@@ -11,8 +11,9 @@ from borgish.cli.screen import can_show, print_err
 from borgish.cli.session import DirOption, Session, session_of, single
 from borgish.errors import BorgishError, Unreachable
 from borgish.resources import show_bytes, show_cpu
-from borgish.text import age
+from borgish.text import age, span
 from borgish.wire.api import BandUse, HealthView, StatusView
+from borgish.wire.api_certificates import CertificatesView
 
 if TYPE_CHECKING:
     from borgish.client import Client
@@ -81,6 +82,7 @@ def in_full(view: StatusView, url: str, pid: int, masters: str = "") -> str:
             ("checkpoint", f"position {kept.position}, {age(kept.at)} ago" if kept else "none yet" * now),
             ("machines", f"{view.machines_up} of {view.machines} up{_silent(view)}{_draining(view)}"),
             *(("drained", line) for line in view.draining),
+            ("certificates", ", ".join(map(_certificates, view.certificates))),
             ("jobs", str(view.jobs)),
             ("tasks", _task_counts(view)),
             (
@@ -96,6 +98,13 @@ def in_full(view: StatusView, url: str, pid: int, masters: str = "") -> str:
         ]
     )
     return text + ("\n" + draw(view.bands, _band_columns(view)) if view.bands else "")
+
+
+def _certificates(view: CertificatesView) -> str:
+    whose = view.role if not view.machine else f"{plural(view.count, 'machine')}, of which {view.machine}"
+    left = f"for {span(view.seconds_left)}" if view.seconds_left > 0 else "no more"
+    near = f" ({view.near} near the end and not renewed)" if view.near else ""
+    return f"{whose} {left}{near}"
 
 
 def _silent(view: StatusView) -> str:

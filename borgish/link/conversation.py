@@ -56,6 +56,8 @@ def reveal_none(_secret: Secret) -> None:
     """Open no secret."""
 
 
+WALL_MAX = 2.0**33
+"""Seconds since 1970; what a machine says beyond that, in the year 2242, is no date."""
 _TASK = rf"{NAME_PATTERN}/{NAME_PATTERN}/(0|[1-9][0-9]{{0,5}})"
 _TASK_NAME = re.compile(_TASK)
 _ALLOC_NAME = re.compile(rf"{_TASK}@[0-9]{{1,18}}")
@@ -91,6 +93,7 @@ class Conversation:
         self._instance = ""  # the borglet run that answered last
         self._former_instance = ""  # the one before it
         self.authorities = ""  # the hash of those that the borglet trusts, as it last said
+        self.certificate_ends = 0.0  # seconds since 1970, as it last said; 0: it has none, or has not said
         self._echo = 0.0  # the stamp of the last reply that was taken in, of ``_seen_instance``
 
     @property
@@ -130,6 +133,7 @@ class Conversation:
         if reply.instance != self._instance:
             self._former_instance, self._instance = self._instance, reply.instance
         self._held_generation, self.authorities = reply.generation, reply.authorities
+        self.certificate_ends = reply.certificate_ends if 0 < reply.certificate_ends < WALL_MAX else 0.0
         record = self._cell.machines.get(self._machine)
         if reply.report is None or record is None:  # None: it was removed a moment ago
             return None

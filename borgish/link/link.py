@@ -146,6 +146,12 @@ class Link:
             if record.tls and not (name in self._pollers and self._pollers[name].authorities == authorities)
         ]
 
+    def certificate_ends(self) -> dict[str, float]:
+        """Return when machines' certificates end, in seconds since 1970, of those that have said it."""
+        return {
+            name: poller.certificate_ends for name, poller in self._pollers.items() if poller.certificate_ends
+        }
+
     def trouble(self, machine: str) -> str:
         """Return why the last poll of a machine failed, "" when it did not."""
         poller = self._pollers.get(machine)

@@ -125,6 +125,11 @@ class Poller:
         """The hash of the authorities that the borglet trusts, as it last said; "" while it has not."""
         return self._conversation.authorities
 
+    @property
+    def certificate_ends(self) -> float:
+        """When the machine's certificate ends, in seconds since 1970, as it last said; 0: nobody knows."""
+        return self._conversation.certificate_ends
+
     def change(self, settings: PollSettings) -> None:
         """Go by other settings from the next poll on."""
         self._settings = settings

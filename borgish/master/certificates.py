@@ -18,13 +18,14 @@ from borgish.api.services import Registration
 from borgish.clock import Clock
 from borgish.errors import Conflict, UnsafeConfiguration
 from borgish.link.transport import HttpTransport
+from borgish.master.expiry import Held
 from borgish.master.settings import Settings
 from borgish.reload import Pem, read_pem
 from borgish.tls.bundle import authorities_in, authority_hash, bundle_hash
 from borgish.tls.contexts import caller
 from borgish.tls.files import AUTHORITY_FILE, MASTER_FILE
 from borgish.tls.validity import Validity
-from borgish.wire.api import RotationView
+from borgish.wire.api_certificates import RotationView
 from borgish.wire.link import JoinReply, JoinRequest
 
 
@@ -67,7 +68,12 @@ class Certificates:
         self.bundle = b""  # the authorities that the cell trusts, in PEM; b"" when it has none of its own
         self._context: ssl.SSLContext | None = None  # how borglets are known, and what they are shown
         self._transport: HttpTransport | None = None
+        self._held: tuple[Held, ...] = ()
         self._load()
+
+    def held(self) -> tuple[Held, ...]:
+        """Return how long the authority and our own certificate are good; nothing without TLS."""
+        return self._held
 
     @property
     def ca_for_clients(self) -> str:
@@ -186,6 +192,10 @@ class Certificates:
         files = self.files
         if files is None:
             return
+        self._held = (
+            *_held("authority", files.ca, renews=False),
+            *_held("master", files.certificate, renews=files.is_own),
+        )
         if files.is_own:
             self._context, self.bundle = caller(files.ca, files.certificate), Path(files.ca).read_bytes()
         else:
@@ -196,3 +206,13 @@ class Certificates:
             self._context = context
         if self._transport is not None:
             self._transport.replace(self._context)
+
+
+def _held(role: str, file: str, *, renews: bool) -> tuple[Held, ...]:
+    """Return how long the first certificate in a file is good; nothing where only OpenSSL can read it."""
+    from borgish.tls.authority import validity_of  # 0.1 s, for who has TLS only
+
+    try:
+        return (Held(role, validity_of(Path(file).read_bytes()), renews),)
+    except UnsafeConfiguration:
+        return ()

@@ -27,6 +27,7 @@ from borgish.ids import new_instance
 from borgish.master.archive import Archive
 from borgish.master.audit_log import AuditLog, Refusals
 from borgish.master.certificates import Certificates, SignedJoining
+from borgish.master.expiry import Expiry
 from borgish.master.health import Metrics, holder_here, leader_health
 from borgish.master.history import History
 from borgish.master.leader import Host, Leader, Work
@@ -42,7 +43,7 @@ from borgish.master.watch import WatchHub
 from borgish.store.base import Store
 from borgish.store.checkpoint_files import CheckpointFiles
 from borgish.store.checkpoints import DAY_SECONDS
-from borgish.wire.api import RotationView
+from borgish.wire.api_certificates import RotationView
 
 POISON_FILE = "poison.json"
 POISON_KEPT_MAX = 100
@@ -189,8 +190,13 @@ class Daemon:
         self._secret = credentials.secret
         self._refusals = Refusals()
         self._access_version = leader.cell.access.version
-        self.works: dict[str, Work] = {"audit": self._note_refusals, "tokens": self._note_use}
+        self.works: dict[str, Work] = {
+            "audit": self._note_refusals,
+            "tokens": self._note_use,
+            "certificates": lambda: self._expiry.look(leader.command),
+        }
         self._history = RecentEvents(store.entries(max(0, cell.position - EVENTS_KEPT)))
+        self._expiry = Expiry(certificates.held, leader.link.certificate_ends, clock)
         fencing = leader.link.fencing
         self._reader = Reader(
             leader.core,
@@ -200,6 +206,7 @@ class Daemon:
             clock,
             store.kind,
             lambda: refused.text if (refused := fencing.fenced()) else "",
+            self._expiry.views,
         )
         self._hub = WatchHub(leader.epoch, self._reader)
 

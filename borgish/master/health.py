@@ -61,6 +61,18 @@ class Metrics:
         self._tasks_up = Gauge(
             "borgish_tasks_up", "Running tasks that are up, and healthy where probed", registry=registry
         )
+        self._certificates = Gauge(
+            "borgish_certificate_seconds_left",
+            "Until the first certificate of a role ends",
+            ["role"],
+            registry=registry,
+        )
+        self._near = Gauge(
+            "borgish_certificates_near_end",
+            "Certificates near their end that were not renewed",
+            ["role"],
+            registry=registry,
+        )
         self._turns = Histogram(
             "borgish_turn_seconds",
             "From taking inputs to releasing what follows",
@@ -85,4 +97,9 @@ class Metrics:
         self._tasks.labels("running").set(status.running)
         self._tasks.labels("dead").set(status.dead)
         self._tasks_up.set(status.up or 0)
+        for gauge in (self._certificates, self._near):
+            gauge.clear()
+        for each in status.certificates:
+            self._certificates.labels(each.role).set(each.seconds_left)
+            self._near.labels(each.role).set(each.near)
         return generate_latest(self._registry)

@@ -28,6 +28,7 @@ from borgish.spec.job import JobSpec
 from borgish.text import instant, show_indexes
 from borgish.vocabulary import task_name
 from borgish.wire.api import EventView, RefusalView, StatusView
+from borgish.wire.api_certificates import CertificatesView
 from borgish.wire.api_plans import PlannedPlace, PlanView
 
 T = TypeVar("T")
@@ -113,15 +114,17 @@ class Reader:
         clock: Clock,
         store_kind: str,
         refused: Callable[[], str] = lambda: "",
+        certificates: Callable[[], tuple[CertificatesView, ...]] = tuple,
     ) -> None:
-        """``refused`` tells why the machines' refusal lets no command be accepted, "" when they obey."""
+        """``refused`` tells why the machines' refusal lets no command be accepted, "" when they obey;
+        ``certificates`` when those of the cell end."""
         self._core = core
         self._turn = turn
         self._history = history
         self._checkpointer = checkpointer
         self._clock = clock
         self._store_kind = store_kind
-        self._refused = refused
+        self._refused, self._certificates = refused, certificates
         self._started_at = clock.now().wall
         self._tally = Tally()
 
@@ -158,6 +161,7 @@ class Reader:
             self._checkpointer.latest,
             self._turn.free_space,
             self._refused(),
+            self._certificates(),
         )
 
     def _status(self) -> StatusView:

@@ -27,13 +27,12 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from borgish.errors import Invalid, UnsafeConfiguration
 from borgish.tls.names import ORGANIZATION, machine_name, master_name
-from borgish.tls.validity import Validity
+from borgish.tls.validity import LEAF_DAYS, Validity
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 
 AUTHORITY_DAYS = 3650
-LEAF_DAYS = 30
 BACKDATED_SECONDS = 600
 """Before the moment of signing: a machine whose clock is that much behind takes its certificate at once."""
 REQUEST_BYTES_MAX = 4096
@@ -138,12 +137,14 @@ def key_id_of(authority_pem: bytes) -> str:
     return _key_id(public)
 
 
-def begins_at(authority_pem: bytes) -> float:
-    """Return from when on an authority is good, on the wall clock. Raises UnsafeConfiguration."""
+def validity_of(pem: bytes) -> Validity:
+    """Return how long a certificate is good, the first in PEM; anybody's. Raises UnsafeConfiguration."""
     try:
-        return x509.load_pem_x509_certificate(authority_pem).not_valid_before_utc.timestamp()
+        certificate = x509.load_pem_x509_certificate(pem)
     except ValueError as error:
-        raise UnsafeConfiguration(f"this is no certificate of a cell's authority: {error}") from None
+        raise UnsafeConfiguration(f"this is no certificate: {error}") from None
+    begins, ends = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    return Validity(begins.timestamp(), ends.timestamp())
 
 
 def request_to_sign(key_pem: bytes, machine: str) -> bytes:

@@ -18,11 +18,11 @@ from borgish.errors import Invalid, UnsafeConfiguration
 from borgish.tls.authority import (
     BACKDATED_SECONDS,
     Authority,
-    begins_at,
     describe,
     key_id,
     key_id_of,
     new_key,
+    validity_of,
 )
 from borgish.tls.bundle import authorities_in
 from borgish.tls.files import AUTHORITY_FILE, MASTER_FILE
@@ -101,7 +101,7 @@ class Stage(StrEnum):
 
 def stage_of(bundle: bytes) -> Stage:
     """Return how far the rotation of a bundle's authorities has come. Raises UnsafeConfiguration."""
-    begins = [begins_at(pem) for pem in authorities_in(bundle)]
+    begins = [validity_of(pem).begins for pem in authorities_in(bundle)]
     if len(begins) == 1:
         return Stage.NONE
     return Stage.SWITCHED if begins[0] > begins[1] else Stage.BEGUN
@@ -120,7 +120,7 @@ def rotate(folder: Path, cell: str, now: float) -> Stage:
         key = new_key()
         write_private(_key_path(folder, key_id(key)), key.decode())
         # It is newer than the old one by its dates as well, which is how the stages are told apart.
-        begins = max(now, begins_at(bundle[0]) + BACKDATED_SECONDS + 1)
+        begins = max(now, validity_of(bundle[0]).begins + BACKDATED_SECONDS + 1)
         bundle = [bundle[0], Authority.make(cell, key, begins).pem]
     elif stage is Stage.BEGUN:
         bundle = [bundle[1], bundle[0]]

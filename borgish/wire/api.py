@@ -24,6 +24,7 @@ from borgish.vocabulary import (
     State,
     TaintEffect,
 )
+from borgish.wire.api_certificates import CertificatesView
 
 
 class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -415,6 +416,7 @@ class StatusView(msgspec.Struct, frozen=True):
     waiting: int = 0  # of the pending tasks, those that wait for the jobs that theirs come after
     machines_draining: int = 0  # also those that are empty by now
     draining: tuple[str, ...] = ()  # why, and what is left, each with the name of the machine; the first few
+    certificates: tuple[CertificatesView, ...] = ()  # by role; of who answers, and none of the past
 
 
 class WhoamiView(msgspec.Struct, frozen=True):
@@ -656,14 +658,3 @@ class ExecCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     run: Annotated[tuple[Word, ...], documented(minItems=1, maxItems=1000)]
     timeout_seconds: Annotated[float, documented(exclusiveMinimum=0, maximum=3600)] = 60.0
     program: NameOrNone = ""  # beside which of the task's programs; "": the main one
-
-
-class RotationView(msgspec.Struct, frozen=True):
-    """How far replacing the cell's authority has come: none, begun (the new one is trusted as well) or
-    switched (it signs). ``authority`` is the SHA-256 of the one that signs, ``behind`` the machines that have
-    not followed yet; ``moved``: this request went a step on."""
-
-    stage: str
-    authority: str
-    behind: tuple[str, ...] = ()
-    moved: bool = False

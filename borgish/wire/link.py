@@ -308,6 +308,7 @@ class PollReply(msgspec.Struct, frozen=True, omit_defaults=True):
     usage: tuple[Usage, ...] = ()
     stamp: float = 0.0  # when it was sent: seconds on the machine's CLOCK_BOOTTIME; 0: it does not say
     authorities: str = ""  # the hash of those that it trusts, once the first has signed its certificate
+    certificate_ends: float = 0.0  # seconds since 1970; 0: it has none that the cell's authority signed
 
 
 class HeadReply(msgspec.Struct, frozen=True):

@@ -7,6 +7,7 @@ import msgspec
 
 from borgish.cell.access import ID_CHARACTERS
 from borgish.cell.access_events import (
+    CertificateEnds,
     GroupRemoved,
     GroupSet,
     InvitationRevoked,
@@ -85,7 +86,7 @@ from borgish.cell.events import (
 )
 from borgish.cell.model import Drain, exit_text, task_count
 from borgish.resources import show_amounts, show_bytes, show_cpu
-from borgish.text import instant, tasks_text
+from borgish.text import instant, span, tasks_text
 from borgish.vocabulary import FAILURES, OUTCOMES, Band, Ending, Eviction, Hold, RolloutKind
 from borgish.wire.api import EventView
 
@@ -452,6 +453,15 @@ def _invitation_revoked(event: InvitationRevoked, _entry: Entry) -> Iterator[_Li
     yield _Line("access", f"invitation {event.sha256[:ID_CHARACTERS]} is over")
 
 
+def _certificate_ends(event: CertificateEnds, entry: Entry) -> Iterator[_Line]:
+    left = event.ends_at - entry.at
+    when = f"ends in {span(left)}, and was not renewed" if left > 0 else "is over"
+    if event.machine:
+        yield _machine(event.machine, f"has a certificate that {when}", bad=True)
+    else:
+        yield _Line("certificate", f"the certificate of the {event.role} {when}", bad=True)
+
+
 def _removed(event: MachineRemoved, entry: Entry) -> Iterator[_Line]:
     yield _machine(event.machine, f"was removed from the cell by {entry.actor}")
 
@@ -631,5 +641,6 @@ _LINES: dict[type[AnyEvent], Callable[[Any, Entry], Iterator[_Line]]] = {
     InvitationRevoked: _invitation_revoked,
     SecretSet: _secret_set,
     SecretRemoved: _secret_removed,
+    CertificateEnds: _certificate_ends,
 }
 """Every event has its words; a test compares this with the journal's alphabet."""

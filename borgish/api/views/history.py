@@ -69,6 +69,7 @@ COMMAND_WORDS = {
     "RevokeToken": "revoke token",
     "AdmitTokens": "take over tokens",
     "NoteTokenUse": "note use",
+    "NoteCertificate": "warn",
     "InviteMachine": "invite",
     "RevokeInvitation": "revoke invitation",
     "SetSecret": "set secret",

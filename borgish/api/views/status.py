@@ -28,6 +28,7 @@ from borgish.wire.api import (
     StatusView,
     SummaryView,
 )
+from borgish.wire.api_certificates import CertificatesView
 
 MACHINES_SHOWN = 100
 JOBS_SHOWN = 100
@@ -45,6 +46,7 @@ class Daemon(msgspec.Struct, frozen=True):
     last_checkpoint: CheckpointView | None = None
     free_space: FreeSpace = AMPLE  # for the store
     refused: str = ""  # why the machines' refusal lets no command be accepted; "" when they obey
+    certificates: tuple[CertificatesView, ...] = ()
 
 
 def status_view(cell: Cell, observed: Observed, tally: Tally, daemon: Daemon, now: Now) -> StatusView:
@@ -88,6 +90,7 @@ def status_view(cell: Cell, observed: Observed, tally: Tally, daemon: Daemon, no
         machines_draining=len(draining),
         waiting=sum(map(len, cell.deferred.values())),
         draining=tuple(f"{each.name}: {drained_text(cell, each)}" for each in draining[:PAUSED_SHOWN]),
+        certificates=daemon.certificates,
     )
 
 

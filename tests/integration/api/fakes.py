@@ -33,8 +33,9 @@ from borgish.master.history import LOOKED_AT_MAX, Walk
 from borgish.master.watch import WatchHub
 from borgish.sealing import Sealer
 from borgish.spec.job import JobSpec
-from borgish.wire.api import Accepted, AsOf, CheckpointView, EventView, RefusalView, RotationView
+from borgish.wire.api import Accepted, AsOf, CheckpointView, EventView, RefusalView
 from borgish.wire.api_access import AuditVerdict
+from borgish.wire.api_certificates import RotationView
 from borgish.wire.api_past import (
     CheckpointDetail,
     CheckpointVerdict,

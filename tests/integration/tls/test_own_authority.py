@@ -154,6 +154,9 @@ def test_a_machine_joins_runs_and_renews(
         assert path.stat().st_mode & 0o077 == 0, path
     place.borglet()
     until(place.hears, place.log)
+    capfd.readouterr()
+    assert place.borgctl("status") == 0
+    assert "master for 29d, 1 machine, of which m1 for 29d" in capfd.readouterr().out
     (place.cell / "job.yaml").write_text(JOB)
     assert place.borgctl("job", "submit", "--settle", "0", place.cell / "job.yaml") == 0
     assert place.borgctl("task", "exec", "hello/0", "--", "echo", "over tls") == 0

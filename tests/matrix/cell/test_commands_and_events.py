@@ -17,7 +17,7 @@ OF_BORGISH = {
     *("Observe", "EndLeases", "HoldJob", "ReleaseJob", "ForgetFailures", "EndFailedJob"),
     "FireCron",
     *("FailUpdate", "FinishRollouts"),
-    *("AdmitTokens", "NoteTokenUse"),
+    *("AdmitTokens", "NoteTokenUse", "NoteCertificate"),
     *("BeginHandovers", "HandOverTasks", "EndIncoming", "EndHandovers"),
 }
 OF_THE_CELL = {"RollBack", "FreezeCell", "UnfreezeCell"}

@@ -48,7 +48,7 @@ STOP_OR_HEAL = {
     *("DrainMachines", "UndrainMachines", "MaintainMachines", "CancelMaintenance", "TurnWindows"),
     *("RemoveBudget", "FreezeCell", "UnfreezeCell"),
     *("AddUser", "RemoveUser", "AddGroup", "RemoveGroup", "ChangeMembers", "ChangeGrants"),
-    *("CreateToken", "RevokeToken", "AdmitTokens", "NoteTokenUse"),
+    *("CreateToken", "RevokeToken", "AdmitTokens", "NoteTokenUse", "NoteCertificate"),
     *("InviteMachine", "RevokeInvitation", "RevokeMachine"),
     *("SetSecret", "RemoveSecret"),
     *("KillApp", "RemoveApp"),

@@ -50,6 +50,7 @@ from borgish.cell.commands import (
     KillTasks,
     LoseMachine,
     MaintainMachines,
+    NoteCertificate,
     NoteTokenUse,
     Observe,
     PauseCron,
@@ -412,6 +413,7 @@ ASKED: dict[str, Command | Callable[[Desk], Command]] = {
     "revoke token": RevokeToken("aaaa"),
     "admit tokens": AdmitTokens((Token("b" * 64, "ann", Role.USER),)),
     "note use": NoteTokenUse({"a" * 64: 1.0}),
+    "warn": NoteCertificate("machine", 2000.0, "m1"),
     "invite": InviteMachine(Invitation("c" * 64, expires_at=2000.0)),
     "uninvite": RevokeInvitation("cccc"),
     "set secret": SetSecret("ann", "db", b"sealed", 6),
@@ -524,6 +526,7 @@ token         | .    P    D    P    P    R    R    R    R    R    R    P    R   
 revoke token  | !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !
 admit tokens  | .    P    D    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
 note use      | .    P    D    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
+warn          | .    P    D    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
 invite        | .    P    D    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
 uninvite      | !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !
 set secret    | .    P    D    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L

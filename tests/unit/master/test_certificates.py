@@ -13,7 +13,7 @@ from borgish.master.settings import Settings, read_settings
 from borgish.tls.authority import describe
 from borgish.tls.bundle import authorities_in, authority_hash
 from borgish.tls.folder import Stage, make_authority, rotate
-from borgish.wire.api import RotationView
+from borgish.wire.api_certificates import RotationView
 
 NOW = 1_800_000_000.0
 DAY = 86400.0
@@ -67,18 +67,18 @@ async def test_one_that_cannot_be_renewed_is_used_to_its_end_and_said(
     clock = Calendar()
     Certificates(settings_in(folder), clock)
     key_in(folder).unlink()
-    clock.day = 21
+    clock.day = 20.5
     held = Certificates(settings_in(folder), clock)
     assert "is due, and cannot be renewed" in caplog.text
     renewing = asyncio.create_task(held.keep_good(lambda: None))
     caplog.clear()
-    for day in (22.0, 23.5, 24.0, 27.5):
+    for day in (20.9, 21.5, 24.0, 27.5):
         clock.day = day
         for _ in range(10):
             await asyncio.sleep(0)
     renewing.cancel()
     assert [line.split(":")[0] for line in caplog.messages] == [
-        "the certificate of this borgmaster ends in 6.5 days",
+        "the certificate of this borgmaster ends in 8.5 days",
         "the certificate of this borgmaster ends in 2.5 days",
     ]
     clock.day = 31

@@ -144,5 +144,7 @@ def test_when_a_leaf_is_renewed_and_when_its_end_is_an_alarm() -> None:
     leaf = Validity(0, 30 * DAY)
     assert leaf.renewal_at() == 20 * DAY
     assert leaf.renewal_at(spread=1.0) == pytest.approx(17 * DAY)
-    days = {day: leaf.alarm(day * DAY) / DAY for day in (20, 22.9, 23.1, 26.9, 27.1, 31)}
-    assert days == {20: 0, 22.9: 0, 23.1: 7, 26.9: 7, 27.1: 3, 31: 3}
+    days = {day: leaf.alarm(day * DAY) / DAY for day in (16.1, 20, 20.9, 21.1, 26.9, 27.1, 31)}
+    assert days == {16.1: 0, 20: 0, 20.9: 0, 21.1: 14, 26.9: 14, 27.1: 3, 31: 3}
+    kept = {day: leaf.alarm(day * DAY, renews=False) / DAY for day in (15.9, 16.1, 27.1)}
+    assert kept == {15.9: 0, 16.1: 14, 27.1: 3}
