@@ -55,7 +55,7 @@ def read_credentials(folder: Path) -> Credentials:
     if not (folder / "secret").exists():
         raise UnsafeConfiguration(
             f"{folder} has no secret, and another borgmaster leads the cell",
-            "Copy secret from the state folder of a borgmaster of this cell",
+            "Bring it from the host of another one: `borgctl cell seal` there, `borgctl cell unseal` here",
         )
     return _usable(folder, read_private(folder / "secret"))
 

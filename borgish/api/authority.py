@@ -15,6 +15,7 @@ from borgish.api.rate_limits import Limits
 from borgish.api.request import ApiRequest
 from borgish.errors import BorgishError, NotFound
 from borgish.tls.pinning import AUTHORITY_PATH
+from borgish.wire.api import Accepted
 from borgish.wire.api_certificates import RotationView
 
 
@@ -26,7 +27,15 @@ async def rotate(request: ApiRequest) -> RotationView:
     return view
 
 
-AUTHORITY = (rotate,)
+@post("/v1/authority/sealed", opt={POLICY: Policy.ADMIN}, status_code=200)
+async def note_sealed(request: ApiRequest) -> Accepted:
+    """Note in the audit log that an administrator of a master's host copies the cell's secrets, sealed."""
+    await request.note("seal secrets", "")
+    position = await request.read(lambda reading: reading.cell.position)
+    return Accepted(position, "", "noted")
+
+
+AUTHORITY = (rotate, note_sealed)
 
 
 class AuthorityDoor:

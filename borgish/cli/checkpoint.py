@@ -115,7 +115,7 @@ def export(
     ] = False,
 ) -> None:
     """Write a checkpoint to a file, which `fauxmaster` opens."""
-    from borgish.cli.screen import print_out
+    from borgish.cli.screen import print_err, print_out
     from borgish.wire.checkpoint_file import unpack_checkpoint
 
     expect_usable(file, force=force)
@@ -129,6 +129,7 @@ def export(
     print_out(
         f"wrote the checkpoint{_named(chosen)} at position {chosen.position}{after} to {safe(str(file))}"
     )
+    print_err("not in it: the cell's authority and `secret`; `borgctl cell seal FILE` takes these")
 
 
 @app.command("import")

@@ -95,7 +95,7 @@ def rotate_authority(
     """
     from borgish.cli.changes import Deadline
     from borgish.cli.errors import FAILED, print_error, print_hint
-    from borgish.cli.screen import print_out
+    from borgish.cli.screen import print_err, print_out
     from borgish.text import safe
     from borgish.wire.api_certificates import RotationView
 
@@ -109,6 +109,8 @@ def rotate_authority(
             deadline = Deadline(seconds)
         if view.moved and view.stage == "none":
             print_out(f"authority: {view.authority}")
+            if len(client.each_master()) > 1:
+                print_err("Next: `borgctl cell seal` here, `cell unseal` on the host of each other master")
             return
         if view.behind and not view.moved:
             if not deadline.left:
@@ -197,6 +199,11 @@ def _read(folder: Path) -> _CellFile:
     if not re.fullmatch(NAME_PATTERN, file.name) or not is_address(file.listen):
         raise Invalid(f"{path} has no usable name or listen", "Correct it; configs/cell.toml shows every key")
     return file
+
+
+def cell_name(folder: Path) -> str:
+    """Return the name of the cell whose file a folder has; "" without one. Raises Invalid."""
+    return _read(folder).name if (folder / "cell.toml").exists() else ""
 
 
 def _reached(listen: str) -> str:

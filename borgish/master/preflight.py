@@ -149,7 +149,8 @@ async def check_machines(
         error = UnsafeConfiguration(
             f"{len(strangers)} of {len(heads) + len(strangers)} machines that answered know another secret "
             f"than the one in {folder}, as {strangers[0]}",
-            "Copy secret from the state folder of a borgmaster that led this cell",
+            "Bring the cell's from the host of a borgmaster that led it: `borgctl cell seal` there, "
+            "`borgctl cell unseal` here",
         )
         if one_of_several:
             raise error

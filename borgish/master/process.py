@@ -19,6 +19,7 @@ from borgish.cell.model import Cell
 from borgish.clock import SystemClock
 from borgish.credentials import LETTER_BOX, admin_name, admin_token_digest, make_credentials, read_credentials
 from borgish.errors import BorgishError, UnsafeConfiguration
+from borgish.master.audit_log import is_of_another_secret
 from borgish.master.certificates import Certificates
 from borgish.master.daemon import Daemon, Listener
 from borgish.master.garbage import settle
@@ -141,6 +142,13 @@ class Process:
         """Take in what the copy lacks, become the leader, and be it to the end."""
         credentials = make_credentials(self._settings.folder)
         self._members.lead()
+        if is_of_another_secret(store, credentials.secret):
+            log.error(
+                "%s is not the one by which this database's audit log was written: machines do not know this "
+                "borgmaster, values of secrets cannot be read, and `borgctl audit verify` fails. Bring the "
+                "right one from another master's host or a backup by `borgctl cell seal` and `cell unseal`",
+                self._settings.folder / "secret",
+            )
         _set_floor(store, self._settings)  # it may have changed since this one stands by
         cell = await asyncio.to_thread(self._standby.follow, store)
         seen = await check_machines(

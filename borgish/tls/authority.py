@@ -147,6 +147,15 @@ def validity_of(pem: bytes) -> Validity:
     return Validity(begins.timestamp(), ends.timestamp())
 
 
+def cell_of_authority(pem: bytes) -> str:
+    """Return the name of the cell whose authority it is. Raises UnsafeConfiguration."""
+    try:
+        subject = x509.load_pem_x509_certificate(pem).subject
+        return str(subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value)
+    except (ValueError, IndexError) as error:
+        raise UnsafeConfiguration(f"this is no certificate of a cell's authority: {error}") from None
+
+
 def request_to_sign(key_pem: bytes, machine: str) -> bytes:
     """Return what a machine sends to have its key signed, in PEM. The name in it is for people only."""
     subject = x509.Name(_subject(machine))

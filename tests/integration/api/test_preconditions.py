@@ -37,7 +37,7 @@ WITHOUT = {
     *("/v1/freeze", "/v1/unfreeze"),
     *("/v1/plan", "/v1/apply/plan", "/v1/machines", "/v1/rollback", "/v1/rollback/plan"),
     *("/v1/checkpoints", "/v1/checkpoints/import", "/v1/checkpoints/{position}/verify"),
-    "/v1/authority/rotate",
+    *("/v1/authority/rotate", "/v1/authority/sealed"),
     *("/v1/checkpoints/{position}/delete", "/v1/tasks/{user}/{name}/{index}/exec"),
     *("/v1/tasks/{user}/{name}/{index}/exec/stream", "/v1/tasks/{user}/{name}/{index}/exec/stdin"),
     *("/v1/users/{user}", "/v1/users/{user}/remove", "/v1/users/{user}/grants", "/v1/groups/{group}"),

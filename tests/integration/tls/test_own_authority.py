@@ -265,6 +265,10 @@ def test_the_authority_is_replaced_and_no_task_is_touched(
     capfd.readouterr()
     assert place.borgctl(*pid) == 0
     before, old, held = capfd.readouterr().out, place.authority, signed(place, days_ago=0)
+    assert place.borgctl("cell", "seal", place.cell.parent / "sealed") == 0
+    assert "audit log" not in capfd.readouterr().err
+    assert place.borgctl("audit") == 0
+    assert "seal secrets" in capfd.readouterr().out
     assert place.borgctl("cell", "rotate-authority") == 0
     said = capfd.readouterr().out
     assert said.splitlines() == [
