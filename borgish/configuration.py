@@ -126,3 +126,27 @@ def _keys(info: msgspec.inspect.Type, table: str = "") -> Iterator[str]:
 
 def _joined(table: str, key: str) -> str:
     return f"{table}.{key}" if table else key
+
+
+def without_table(path: Path, table: str) -> str:
+    """Return the text of a file without a table, and with its comments. Raises UnsafeConfiguration where it
+    is written in a way that cannot be taken out line by line."""
+    text, kept, inside = path.read_text("utf-8"), list[str](), False
+    for line in text.splitlines(keepends=True):
+        words = line.strip()
+        if words.startswith("["):
+            inside = words.partition("#")[0].strip() == f"[{table}]"
+        if not inside or not words or words.startswith("#"):
+            kept.append(line)
+    before = tomllib.loads(text)
+    before.pop(table, None)
+    changed = "".join(kept)
+    try:
+        is_same = tomllib.loads(changed) == before
+    except tomllib.TOMLDecodeError:
+        is_same = False
+    if not is_same:
+        raise UnsafeConfiguration(
+            f"{path}: [{table}] is not by itself there", "Remove it, and run this again"
+        )
+    return changed

@@ -15,7 +15,7 @@ import uvicorn
 
 from borgish.api.middleware import App
 from borgish.errors import UnsafeConfiguration
-from borgish.tls.contexts import Replaceable, master_listener
+from borgish.tls.contexts import Replaceable, master_listener, operators_listener
 from borgish.wire.bounded_http import BoundedHttp
 from borgish.wire.bounds import is_loopback
 
@@ -26,12 +26,15 @@ _CUT_SECONDS = 0.3
 
 class Tls(msgspec.Struct, frozen=True):
     """Files with what a listener shows and, when ``ca`` is given, asks of its callers. ``is_own``: the cell's
-    own authority signed them."""
+    own authority signed them. ``name`` is what its callers ask for then, and ``before`` the operator's files
+    for those that do not: they have not been carried over yet."""
 
     certificate: str
     key: str
     ca: str = ""
     is_own: bool = False
+    name: str = ""
+    before: "Tls | None" = None
 
 
 class Serving:
@@ -81,7 +84,7 @@ async def serve(app: App, host: str, port: int, tls: Tls | None = None) -> Servi
     listener = _bind(host, port)
     config, own = _config(app, tls), None
     if tls is not None and tls.is_own:
-        own = Replaceable(master_listener(tls.certificate, tls.ca))
+        own = Replaceable(master_listener(tls.certificate, tls.ca), tls.name, _operators(tls.before))
         config.ssl = own.context
     server = _Server(config, listener)
     bound = int(listener.getsockname()[1])
@@ -127,6 +130,13 @@ def _bind(host: str, port: int) -> socket.socket:
         ) from error
     listener.setblocking(False)
     return listener
+
+
+def _operators(tls: Tls | None) -> ssl.SSLContext | None:
+    try:
+        return operators_listener(tls.ca, tls.certificate, tls.key) if tls else None
+    except OSError as error:  # ssl.SSLError is one
+        raise UnsafeConfiguration(f"the files under [tls] cannot be used: {error}") from error
 
 
 def _config(app: App, tls: Tls | None) -> uvicorn.Config:

@@ -2,13 +2,15 @@
 
 The authority of the cell is compared with the token before the token is sent. Cut off, it is run again with
 the same token: the key is kept, so what it asks for is the same. A machine that was away for longer than its
-certificate lives comes back like this, too, with the file that it has.
+certificate lives comes back like this, too, with the file that it has; and one that had an operator's files
+under ``[tls]``, or was called in clear, is carried over so: its file is written without them at last.
 """
 
 import argparse
 import re
 import socket
 import sys
+import tomllib
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -19,6 +21,7 @@ from borgish.borglet.join import HttpJoin, Redirected
 from borgish.borglet.settings import File, Settings, checked, read
 from borgish.borglet.state_folder import FolderLock, Membership, membership_in
 from borgish.clock import SystemClock
+from borgish.configuration import without_table
 from borgish.credentials import drop_drafts, write_private
 from borgish.errors import Conflict, Unreachable, UnsafeConfiguration
 from borgish.ids import new_instance
@@ -72,9 +75,30 @@ def join(options: argparse.Namespace) -> Path:
         for name in ("authority", "machine"):
             drop_drafts(settings.state / name)
         _become(settings, url, token, authority)
+        if there is not None and authority:
+            carry_over(path, there, url)
     finally:
         lock.release()
     return path
+
+
+def carry_over(path: Path, file: File, url: str) -> None:
+    """Have a machine's file say no more how it was known before. The one before is kept beside it."""
+    before = file.master.split(",")
+    masters = [each if each != _in_clear(url) else url for each in before]
+    if file.tls is None and masters == before:
+        return
+    text = without_table(path, "tls")
+    if masters != before:
+        text = text.replace(f'"{file.master}"', f'"{",".join(masters)}"')
+        if tomllib.loads(text)["master"] != ",".join(masters):
+            raise UnsafeConfiguration(f"{path}: master is not written in one line", f"Write {url} there")
+    write_private(path.with_name(path.name + ".before"), path.read_text("utf-8"))
+    write_private(path, text)
+
+
+def _in_clear(url: str) -> str:
+    return url.replace("https://", "http://", 1)
 
 
 def _become(settings: Settings, url: str, token: JoinToken, authority: bytes) -> None:
@@ -118,7 +142,7 @@ def _expect(path: Path, file: File, url: str, name: str) -> None:
     """Raise Conflict where the folder is another machine's."""
     if name and name != file.machine:
         raise Conflict(f"{path} is machine {file.machine}'s, not {name}'s", "Name another folder with --dir")
-    if url not in file.master.split(","):
+    if not {url, _in_clear(url)} & set(file.master.split(",")):
         raise Conflict(f"{path} has master = '{file.master}', not {url}", "Correct it there, and try again")
 
 

@@ -37,7 +37,7 @@ COMMANDS = {
     "token": "access:token_app",
     "secret": "secret:secret_app",
     "login": "cell:login_app",
-    "cell": "seal:app",
+    "cell": "adopt:app",
     "audit": "audit:app",
     "budget": "budget:app",
     "freeze": "freeze:freeze_app",

@@ -24,7 +24,7 @@ LISTEN = "127.0.0.1:7400"
 LOOK_SECONDS = 0.5
 
 
-class _CellFile(msgspec.Struct, frozen=True):
+class CellFile(msgspec.Struct, frozen=True):
     """What of ``cell.toml`` matters here."""
 
     name: str = ""
@@ -172,7 +172,7 @@ def make(folder: Path, name: str, listen: str) -> tuple[list[str], str]:
     return missing, authority.sha256
 
 
-def _expect(folder: Path, file: _CellFile, name: str, listen: str) -> None:
+def _expect(folder: Path, file: CellFile, name: str, listen: str) -> None:
     """Raise Conflict where what is there is another cell than what is asked for."""
     path = folder / "cell.toml"
     for option, asked, there in (("--name", name, file.name), ("--listen", listen, file.listen)):
@@ -183,17 +183,25 @@ def _expect(folder: Path, file: _CellFile, name: str, listen: str) -> None:
                 f"Leave {option} out to keep it. A cell keeps its name; `listen` is changed in that file",
             )
     if file.tls is not None:
-        raise Conflict(f"{path} has [tls]: its certificates come from elsewhere", "Name another folder")
+        raise Conflict(
+            f"{path} has [tls]: its certificates come from elsewhere",
+            "`borgctl cell adopt --config` carries such a cell over, with no task touched",
+        )
     if (folder / file.state).resolve() != folder.resolve():
         raise Conflict(
-            f"{path} keeps its state in {file.state}, and the authority belongs there", "Name that folder"
+            f"{path} keeps its state in {file.state}, and the authority belongs there",
+            "`borgctl cell adopt --config` makes one for a cell that there is",
         )
 
 
-def _read(folder: Path) -> _CellFile:
-    path = folder / "cell.toml"
+def _read(folder: Path) -> CellFile:
+    return read_cell_file(folder / "cell.toml")
+
+
+def read_cell_file(path: Path) -> CellFile:
+    """Return what matters of a cell's file. Raises Invalid, and OSError."""
     try:
-        file = msgspec.convert(tomllib.loads(path.read_text("utf-8")), _CellFile)
+        file = msgspec.convert(tomllib.loads(path.read_text("utf-8")), CellFile)
     except ValueError as error:  # not UTF-8, not TOML, or not as it should be
         raise Invalid(f"{path}: {error}", "Correct it; configs/cell.toml shows every key") from None
     if not re.fullmatch(NAME_PATTERN, file.name) or not is_address(file.listen):

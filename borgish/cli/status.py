@@ -82,7 +82,7 @@ def in_full(view: StatusView, url: str, pid: int, masters: str = "") -> str:
             ("checkpoint", f"position {kept.position}, {age(kept.at)} ago" if kept else "none yet" * now),
             ("machines", f"{view.machines_up} of {view.machines} up{_silent(view)}{_draining(view)}"),
             *(("drained", line) for line in view.draining),
-            ("certificates", ", ".join(map(_certificates, view.certificates))),
+            ("certificates", ", ".join([*map(_certificates, view.certificates), *_uncertified(view)])),
             ("jobs", str(view.jobs)),
             ("tasks", _task_counts(view)),
             (
@@ -105,6 +105,11 @@ def _certificates(view: CertificatesView) -> str:
     left = f"for {span(view.seconds_left)}" if view.seconds_left > 0 else "no more"
     near = f" ({view.near} near the end and not renewed)" if view.near else ""
     return f"{whose} {left}{near}"
+
+
+def _uncertified(view: StatusView) -> list[str]:
+    count = view.machines_uncertified
+    return [f"{plural(count, 'machine')} without: {', '.join(view.uncertified)}"] if count else []
 
 
 def _silent(view: StatusView) -> str:

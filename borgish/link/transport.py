@@ -67,10 +67,13 @@ class Transport(Protocol):
 class HttpTransport:
     """Reaches borglets by HTTP: with the cell's ``secret``, of which their tokens are made, and by ``tls``
     those that joined with it. They are known by their names in the ``cell`` whose own authority signs them,
-    and by their hosts where it is an operator's."""
+    and by their hosts where it is an operator's. ``before`` is for those that still are known so in a cell
+    that has an authority of its own by now."""
 
-    def __init__(self, secret: str, tls: ssl.SSLContext | None, cell: str = "") -> None:
-        self._secret, self._tls, self._cell = secret, tls, cell
+    def __init__(
+        self, secret: str, tls: ssl.SSLContext | None, cell: str = "", before: ssl.SSLContext | None = None
+    ) -> None:
+        self._secret, self._tls, self._cell, self._before = secret, tls, cell, before
 
     def replace(self, tls: ssl.SSLContext) -> None:
         """Go by another context from the next connection on."""
@@ -81,7 +84,7 @@ class HttpTransport:
         if not record.tls:
             return HttpPeer(record.host, record.port, token, None, permit)
         name = machine_name(record.name, self._cell) if self._cell else ""
-        return HttpPeer(record.host, record.port, token, lambda: self._tls, permit, name)
+        return HttpPeer(record.host, record.port, token, lambda: self._tls, permit, name, self._before)
 
 
 class Connection(asyncio.Protocol):
@@ -184,11 +187,12 @@ class HttpPeer:
         tls: Callable[[], ssl.SSLContext | None] | None,
         permit: Callable[[], None] = lambda: None,
         tls_name: str = "",
+        before: ssl.SSLContext | None = None,
     ) -> None:
         """``tls`` gives the context of each connection, None for one in clear. ``permit`` is called just
         before anything is sent, and raises when it may not be. ``tls_name`` is what its certificate has to
-        name; "" means its host."""
-        self._permit = permit
+        name; "" means its host. ``before`` is how it is known by its host, if by ``tls`` it is not."""
+        self._permit, self._before = permit, before
         self._tls_name = tls_name or None
         self.host = host
         self.port = port
@@ -246,12 +250,19 @@ class HttpPeer:
             connection = self._idle.pop()
             if connection.is_reusable:
                 return connection
-        loop = asyncio.get_running_loop()
         async with asyncio.timeout(CONNECT_SECONDS_MAX):
-            context, name = self._tls() if self._tls else None, self._tls_name
-            _, made = await loop.create_connection(
-                Connection, self.host, self.port, ssl=context, server_hostname=name if context else None
-            )
+            context = self._tls() if self._tls else None
+            try:
+                return await self._connected(context, self._tls_name)
+            except ssl.SSLCertVerificationError:
+                if self._before is None:
+                    raise
+                return await self._connected(self._before, None)
+
+    async def _connected(self, context: ssl.SSLContext | None, name: str | None) -> Connection:
+        _, made = await asyncio.get_running_loop().create_connection(
+            Connection, self.host, self.port, ssl=context, server_hostname=name if context else None
+        )
         return made
 
     def _give_back(self, connection: Connection) -> None:

@@ -1,5 +1,6 @@
 """What a master shows and whom it trusts: by the cell's own authority if there is one in its state folder, or
-by the operator's files under ``[tls]``, which count instead; None of both on loopback.
+by the operator's files under ``[tls]``; none of both on loopback. Where there are both, the cell is being
+carried over: who does not know its authority yet is met by the operator's files.
 
 A certificate that the cell's authority signs lives 30 days and is signed anew after 20, by whichever master
 has the folder: nobody has to do anything, and no connection that is open notices.
@@ -22,8 +23,9 @@ from borgish.master.expiry import Held
 from borgish.master.settings import Settings
 from borgish.reload import Pem, read_pem
 from borgish.tls.bundle import authorities_in, authority_hash, bundle_hash
-from borgish.tls.contexts import caller
+from borgish.tls.contexts import caller, operators_caller
 from borgish.tls.files import AUTHORITY_FILE, MASTER_FILE
+from borgish.tls.names import master_name
 from borgish.tls.validity import Validity
 from borgish.wire.api_certificates import RotationView
 from borgish.wire.link import JoinReply, JoinRequest
@@ -60,7 +62,7 @@ class Certificates:
         self._settings, self._clock = settings, clock
         self._alarm = 0.0  # the last one that was raised
         self._validity = Validity(0.0, 0.0)  # of our own certificate
-        self._is_own = settings.tls is None and settings.has_authority
+        self._is_own = settings.has_authority
         if self._is_own:
             self._begin()
         self.files = self._files(settings)
@@ -82,7 +84,10 @@ class Certificates:
 
     def transport(self, secret: str) -> HttpTransport:
         """Return the way to the cell's borglets. It goes by the files of each moment, and there is one."""
-        self._transport = HttpTransport(secret, self._context, self._settings.name if self._is_own else "")
+        cell, before = self._settings.name if self._is_own else "", None
+        if self.files is not None and (given := self.files.before):
+            before = operators_caller(given.ca, given.certificate, given.key)
+        self._transport = HttpTransport(secret, self._context, cell, before)
         return self._transport
 
     @property
@@ -180,12 +185,12 @@ class Certificates:
         self._validity = renew_master(settings.folder, settings.name, hosts, now)
 
     def _files(self, settings: Settings) -> Tls | None:
-        if settings.tls is not None:
-            return Tls(settings.tls.certificate, settings.tls.key, settings.tls.ca)
+        files = settings.tls
+        given = Tls(files.certificate, files.key, files.ca) if files else None
         if not self._is_own:
-            return None
-        folder = settings.folder
-        return Tls(str(folder / MASTER_FILE), "", str(folder / AUTHORITY_FILE), is_own=True)
+            return given
+        own, ca = str(settings.folder / MASTER_FILE), str(settings.folder / AUTHORITY_FILE)
+        return Tls(own, "", ca, is_own=True, name=master_name(settings.name), before=given)
 
     def _load(self) -> None:
         """Have new connections go by what is in the files. Raises OSError and UnsafeConfiguration."""
@@ -200,10 +205,11 @@ class Certificates:
             self._context, self.bundle = caller(files.ca, files.certificate), Path(files.ca).read_bytes()
         else:
             # The same context, as an operator's authorities have always been added to it.
-            context = self._context or ssl.create_default_context(cafile=files.ca)
-            context.load_cert_chain(files.certificate, files.key)
-            context.load_verify_locations(files.ca)
-            self._context = context
+            if self._context is None:
+                self._context = operators_caller(files.ca, files.certificate, files.key)
+            else:
+                self._context.load_cert_chain(files.certificate, files.key)
+                self._context.load_verify_locations(files.ca)
         if self._transport is not None:
             self._transport.replace(self._context)
 

@@ -196,7 +196,12 @@ class Daemon:
             "certificates": lambda: self._expiry.look(leader.command),
         }
         self._history = RecentEvents(store.entries(max(0, cell.position - EVENTS_KEPT)))
-        self._expiry = Expiry(certificates.held, leader.link.certificate_ends, clock)
+        self._expiry = Expiry(
+            certificates.held,
+            leader.link.certificate_ends,
+            clock,
+            lambda: leader.cell.machines if certificates.bundle else (),
+        )
         fencing = leader.link.fencing
         self._reader = Reader(
             leader.core,
@@ -206,7 +211,7 @@ class Daemon:
             clock,
             store.kind,
             lambda: refused.text if (refused := fencing.fenced()) else "",
-            self._expiry.views,
+            self._expiry,
         )
         self._hub = WatchHub(leader.epoch, self._reader)
 

@@ -5,7 +5,7 @@ authority, and an operator's own files, somebody has to replace. The journal is 
 whatever master leads: by the request id of what it is told.
 """
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -43,8 +43,14 @@ class Expiry:
     those end that have said it, in seconds since 1970."""
 
     def __init__(
-        self, own: Callable[[], tuple[Held, ...]], machines: Callable[[], Mapping[str, float]], clock: Clock
+        self,
+        own: Callable[[], tuple[Held, ...]],
+        machines: Callable[[], Mapping[str, float]],
+        clock: Clock,
+        everyone: Callable[[], Iterable[str]] = tuple,
     ) -> None:
+        """``everyone``: the machines that are to have certificates of the cell's own authority."""
+        self._everyone = everyone
         self._own, self._machines, self._clock = own, machines, clock
         self._noted: dict[tuple[str, str], tuple[float, float]] = {}  # end and threshold, by role and machine
 
@@ -55,6 +61,11 @@ class Expiry:
             by_role.setdefault(held.role, []).append(held)
         wall = self._clock.now().wall
         return tuple(_view(all_of_it, wall) for all_of_it in by_role.values())
+
+    def uncertified(self) -> tuple[str, ...]:
+        """Return the machines that have not said that they have a certificate of the cell's authority."""
+        said = self._machines()
+        return tuple(sorted(name for name in self._everyone() if name not in said))
 
     async def look(self, note: Note) -> None:
         """Have the journal told of what has come near its end since the last look."""

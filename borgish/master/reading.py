@@ -18,6 +18,7 @@ from borgish.cell.model import Cell
 from borgish.clock import Clock
 from borgish.master.checkpoints import Checkpointer
 from borgish.master.core import Core
+from borgish.master.expiry import Expiry
 from borgish.master.planning import DryRun
 from borgish.master.step import Step
 from borgish.master.turn import Turn
@@ -28,7 +29,6 @@ from borgish.spec.job import JobSpec
 from borgish.text import instant, show_indexes
 from borgish.vocabulary import task_name
 from borgish.wire.api import EventView, RefusalView, StatusView
-from borgish.wire.api_certificates import CertificatesView
 from borgish.wire.api_plans import PlannedPlace, PlanView
 
 T = TypeVar("T")
@@ -114,17 +114,17 @@ class Reader:
         clock: Clock,
         store_kind: str,
         refused: Callable[[], str] = lambda: "",
-        certificates: Callable[[], tuple[CertificatesView, ...]] = tuple,
+        expiry: Expiry | None = None,
     ) -> None:
         """``refused`` tells why the machines' refusal lets no command be accepted, "" when they obey;
-        ``certificates`` when those of the cell end."""
+        ``expiry`` when the certificates of the cell end."""
         self._core = core
         self._turn = turn
         self._history = history
         self._checkpointer = checkpointer
         self._clock = clock
         self._store_kind = store_kind
-        self._refused, self._certificates = refused, certificates
+        self._refused, self._expiry = refused, expiry
         self._started_at = clock.now().wall
         self._tally = Tally()
 
@@ -161,7 +161,7 @@ class Reader:
             self._checkpointer.latest,
             self._turn.free_space,
             self._refused(),
-            self._certificates(),
+            *((self._expiry.views(), self._expiry.uncertified()) if self._expiry else ()),
         )
 
     def _status(self) -> StatusView:

@@ -162,7 +162,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def has_authority(self) -> bool:
-        """Whether the cell has an authority of its own. Files under [tls] count instead of it."""
+        """Whether the cell has an authority of its own."""
         return (self.folder / AUTHORITY_FILE).exists()
 
     @property

@@ -36,16 +36,37 @@ class Replaceable:
     """A listener's context that another may replace while it listens: each handshake goes by the newest. An
     authority that is trusted no more cannot be taken out of a context that there is."""
 
-    def __init__(self, context: ssl.SSLContext) -> None:
+    def __init__(self, context: ssl.SSLContext, name: str = "", others: ssl.SSLContext | None = None) -> None:
+        """``others`` is for callers that do not ask for ``name``: those who know this host by an operator's
+        authority, while a cell is carried over to its own."""
         self.context = self._newest = context  # what is listened with
+        self._name, self._others = name, others
         context.sni_callback = self._follow
 
     def replace(self, context: ssl.SSLContext) -> None:
         """Go by another one from the next handshake on."""
         self._newest = context
 
-    def _follow(self, connection: ssl.SSLObject | ssl.SSLSocket, *_: object) -> None:
-        connection.context = self._newest
+    def _follow(self, connection: ssl.SSLObject | ssl.SSLSocket, asked: str | None, *_: object) -> None:
+        is_other = self._others is not None and asked != self._name
+        connection.context = self._others if is_other and self._others else self._newest
+
+
+def operators_caller(ca: str, certificate: str, key: str) -> ssl.SSLContext:
+    """Return how one calls another whom an operator's authority knows by its host. Raises OSError."""
+    context = ssl.create_default_context(cafile=ca)
+    context.load_cert_chain(certificate, key)
+    context.load_verify_locations(ca)
+    return context
+
+
+def operators_listener(ca: str, certificate: str, key: str) -> ssl.SSLContext:
+    """Return how one is called by the files of an operator. Raises OSError."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=ca)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.verify_mode = ssl.CERT_OPTIONAL
+    context.load_cert_chain(certificate, key)
+    return context
 
 
 def stranger() -> ssl.SSLContext:

@@ -417,6 +417,8 @@ class StatusView(msgspec.Struct, frozen=True):
     machines_draining: int = 0  # also those that are empty by now
     draining: tuple[str, ...] = ()  # why, and what is left, each with the name of the machine; the first few
     certificates: tuple[CertificatesView, ...] = ()  # by role; of who answers, and none of the past
+    uncertified: tuple[str, ...] = ()  # machines without one of the cell's own authority; the first few
+    machines_uncertified: int = 0  # all of them; 0 where the cell has no authority
 
 
 class WhoamiView(msgspec.Struct, frozen=True):

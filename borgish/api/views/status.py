@@ -35,6 +35,7 @@ JOBS_SHOWN = 100
 REFUSALS_SHOWN = 50
 EVENTS_SHOWN = 50
 PAUSED_SHOWN = 10
+UNCERTIFIED_SHOWN = 20
 CRON_APPS_SHOWN = 20
 
 
@@ -47,6 +48,7 @@ class Daemon(msgspec.Struct, frozen=True):
     free_space: FreeSpace = AMPLE  # for the store
     refused: str = ""  # why the machines' refusal lets no command be accepted; "" when they obey
     certificates: tuple[CertificatesView, ...] = ()
+    uncertified: tuple[str, ...] = ()  # machines without a certificate of the cell's authority
 
 
 def status_view(cell: Cell, observed: Observed, tally: Tally, daemon: Daemon, now: Now) -> StatusView:
@@ -91,6 +93,8 @@ def status_view(cell: Cell, observed: Observed, tally: Tally, daemon: Daemon, no
         waiting=sum(map(len, cell.deferred.values())),
         draining=tuple(f"{each.name}: {drained_text(cell, each)}" for each in draining[:PAUSED_SHOWN]),
         certificates=daemon.certificates,
+        uncertified=daemon.uncertified[:UNCERTIFIED_SHOWN],
+        machines_uncertified=len(daemon.uncertified),
     )
 
 

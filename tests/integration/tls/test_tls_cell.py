@@ -4,7 +4,7 @@ import ipaddress
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -128,3 +128,101 @@ def test_a_cell_on_tls(
         monkeypatch.setenv("BORGISH_CA", str(tmp_path / "none.pem"))
         assert run(elsewhere) == 4
         assert "none.pem cannot be used" in capfd.readouterr().err
+
+
+def until(holds: Callable[[], bool], log: Path) -> None:
+    deadline = SystemClock().now().mono + SECONDS_MAX
+    while not holds():
+        assert SystemClock().now().mono < deadline, log.read_text()
+        time.sleep(0.05)
+
+
+def ended(process: Forked) -> int:
+    process.send_signal(signal.SIGTERM)
+    return process.wait(SECONDS_MAX)
+
+
+def test_a_cell_with_files_of_an_operator_is_carried_over_and_no_task_is_touched(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def borgctl(*arguments: str) -> int:
+        return run(["--dir", str(tmp_path), *arguments])
+
+    def adopt(*options: str) -> int:
+        capfd.readouterr()
+        return run(["cell", "adopt", "--config", str(tmp_path / "cell.toml"), *options])
+
+    def pid() -> str:
+        capfd.readouterr()
+        assert borgctl("task", "exec", "hello/0", "--", "cat", "pid") == 0
+        return capfd.readouterr().out
+
+    authority = Authority(tmp_path)
+    authority.sign("cell")
+    authority.sign("m1")
+    told = JOB.replace('[sleep, "600"]', '[sh, -c, "echo $$ > pid; exec sleep 600"]')
+    (tmp_path / "job.yaml").write_text(told)
+    files = Files(tmp_path)
+    master, borglet = files.master(), files.borglet()
+    try:
+        until_up(tmp_path)
+        assert borgctl("job", "submit", "--settle", "0", str(tmp_path / "job.yaml")) == 0
+        before = pid()
+        assert adopt("--finish") == 1
+        assert adopt() == 0
+        assert "restart the borgmaster" in capfd.readouterr().err
+        assert ended(master) == 0
+        master = files.master()
+        until(lambda: adopt() == 0 and "to be carried over: m1" in capfd.readouterr().out, files.log)
+        assert pid() == before, "a machine is known as before"
+        assert adopt("--finish") == 1
+        assert "not carried over yet: m1" in capfd.readouterr().err
+
+        assert borgctl("machine", "invite", "m1") == 0
+        line = capfd.readouterr().out.split()
+        assert ended(borglet) == 0
+        joining = ["join", *line[2:], "--dir", str(tmp_path), "--no-start"]
+        assert files.daemon("borgish.borglet.main", *joining).wait(SECONDS_MAX) == 0, files.log.read_text()
+        assert "[tls]" not in (tmp_path / "borglet.toml").read_text()
+        assert "[tls]" in (tmp_path / "borglet.toml.before").read_text()
+        borglet = files.borglet()
+        until(lambda: adopt() == 0 and "every machine is carried over" in capfd.readouterr().err, files.log)
+        assert pid() == before
+        assert adopt("--finish") == 0
+        assert "[tls]" not in (tmp_path / "cell.toml").read_text()
+        assert ended(master) == 0
+        for file in ("ca.pem", "cell.pem", "cell.key", "m1.pem", "m1.key"):
+            (tmp_path / file).unlink()
+        master = files.master()
+        until(lambda: borgctl("task", "exec", "hello/0", "--", "true") == 0, files.log)
+        assert pid() == before
+        assert borgctl("status") == 0
+        assert "1 machine, of which m1 for 29d" in capfd.readouterr().out
+    finally:
+        codes = [ended(borglet), ended(master)]
+        files.daemon("borgish.borglet.main", "--config", files.machine, "--stop-all").wait(SECONDS_MAX)
+    assert codes == [0, 0]
+
+
+class Files:
+    """A master's file and a machine's with certificates of an operator, and the daemons that go by them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.cell, self.machine, self.log = folder / "cell.toml", folder / "borglet.toml", folder / "log"
+        port, machine_port = free_port(), free_port()
+        listen = f'name = "c1"\nlisten = "127.0.0.1:{port}"\n'
+        self.cell.write_text(listen + TLS.format("cell") + "\n[keep]\naudit_days = 30\n")
+        about = f'machine = "m1"\nmaster = "https://127.0.0.1:{port}"\nlisten = "127.0.0.1:{machine_port}"\n'
+        rest = 'join_token_file = "tokens/join.token"\nstate = "m1"\nports = "29100-29110"\n'
+        self.machine.write_text(f'{about}{rest}runtimes = ["process"]\n{TLS.format("m1")}')
+        invite(folder, "m1", folder / "tokens" / "join.token")
+
+    def master(self) -> Forked:
+        return self.daemon("borgish.master.main", "--config", self.cell)
+
+    def borglet(self) -> Forked:
+        return self.daemon("borgish.borglet.main", "--config", self.machine)
+
+    def daemon(self, module: str, *arguments: object) -> Forked:
+        with self.log.open("ab") as log, open(os.devnull, "rb") as nothing:
+            return Forked(module, [str(argument) for argument in arguments], (nothing, log, log))
