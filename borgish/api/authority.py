@@ -50,7 +50,7 @@ class AuthorityDoor:
             await self._app(scope, receive, send)
             return
         try:
-            self._limits.unauthenticated((scope.get("client") or ("nowhere",))[0])
+            self._limits.stranger((scope.get("client") or ("nowhere",))[0])
             if not self.bundle:
                 raise NotFound("this cell has no authority", "`borgctl cell init` makes a cell that has one")
         except BorgishError as refused:

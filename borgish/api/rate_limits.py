@@ -24,6 +24,11 @@ SOURCES_MAX = 4096  # addresses that are remembered, and as many of those that m
 K = TypeVar("K", bound=Hashable)
 
 
+AUTHORITY_PER_SECOND, AUTHORITY_BURST = 20.0, 1000.0
+"""How often one address is shown the cell's authority. It is public, and a hundred machines behind one
+address may join at once: each asks for it, and proves then that it was invited."""
+
+
 class LimitSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """For each user; the last, for each address that sends no token of the cell. A rate of 0: no limit."""
 
@@ -69,6 +74,7 @@ class Limits:
         self._refused: dict[tuple[str, str], Bucket] = {}
         self._refused_joins: OrderedDict[str, Bucket] = OrderedDict()
         self._sources: OrderedDict[str, Bucket] = OrderedDict()
+        self._strangers: OrderedDict[str, Bucket] = OrderedDict()
 
     def admit(self, principal: Principal, source: str) -> None:
         """Count a request from an address. Raises TooManyRequests for one too many."""
@@ -95,6 +101,14 @@ class Limits:
         mono = self._clock.now().mono
         bucket = self._refused_of(principal, source, mono)
         bucket.wait(mono)
+        bucket.take()
+
+    def stranger(self, source: str) -> None:
+        """Count a request that needs no token. Raises TooManyRequests for one too many."""
+        mono = self._clock.now().mono
+        bucket = _latest(self._strangers, source, Bucket(AUTHORITY_PER_SECOND, AUTHORITY_BURST, mono))
+        if wait := bucket.wait(mono):
+            raise TooManyRequests(f"too many requests from {source}", "Ask again in a moment", wait)
         bucket.take()
 
     def unauthenticated(self, source: str) -> None:

@@ -8,7 +8,6 @@ import asyncio
 import contextlib
 import socket
 import ssl
-from collections.abc import Iterator
 
 import msgspec
 import uvicorn
@@ -16,7 +15,7 @@ import uvicorn
 from borgish.api.middleware import App
 from borgish.errors import UnsafeConfiguration
 from borgish.tls.contexts import Replaceable, master_listener, operators_listener
-from borgish.wire.bounded_http import BoundedHttp
+from borgish.wire.bounded_http import BoundedHttp, BoundedServer
 from borgish.wire.bounds import is_loopback
 
 KEEP_ALIVE_SECONDS = 75
@@ -94,17 +93,13 @@ async def serve(app: App, host: str, port: int, tls: Tls | None = None) -> Servi
     return serving
 
 
-class _Server(uvicorn.Server):
-    """uvicorn's server without its signal handlers, and with a word when it is ready."""
+class _Server(BoundedServer):
+    """The server, with a word when it is ready."""
 
     def __init__(self, config: uvicorn.Config, listener: socket.socket) -> None:
         super().__init__(config)
         self.socket = listener
         self.ready = asyncio.Event()
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)

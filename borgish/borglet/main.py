@@ -26,7 +26,7 @@ from borgish.borglet.ledger import Ledger
 from borgish.borglet.opening import Factories
 from borgish.borglet.runtimes.base import TaskRuntime
 from borgish.borglet.runtimes.secrets import SecretFolders, memory_folder
-from borgish.borglet.server import BorgletApp, Server, expect_usable, make_server, reload_tls
+from borgish.borglet.server import BorgletApp, expect_usable, make_server, reload_tls
 from borgish.borglet.settings import LIVE, USABLE_RUNTIMES, File, Settings, checked, own_files, read
 from borgish.borglet.state_folder import FolderLock, Membership, membership_in
 from borgish.borglet.stop_all import stop_all
@@ -35,6 +35,7 @@ from borgish.errors import BorgishError, UnsafeConfiguration
 from borgish.ids import new_instance
 from borgish.reload import Hangup, Pem, changes, merged, read_pem, reload
 from borgish.vocabulary import Runtime
+from borgish.wire.bounded_http import BoundedServer
 from borgish.wire.link import JoinRequest
 
 log = logging.getLogger("borglet")
@@ -213,7 +214,7 @@ class Reload:
     """Goes by what the borglet's file and certificate are now, and logs each change. What is broken is
     reported, and then nothing changes."""
 
-    def __init__(self, path: Path, file: File, joiner: Joiner, ask: HttpJoin, server: Server) -> None:
+    def __init__(self, path: Path, file: File, joiner: Joiner, ask: HttpJoin, server: BoundedServer) -> None:
         self._path, self._file, self._joiner, self._ask, self._server = path, file, joiner, ask, server
         self._pem = _read_pem(checked(path, file))
 
@@ -247,7 +248,7 @@ def _read_pem(settings: Settings) -> Pem:
     return read_pem(settings.tls.certificate) if settings.tls else Pem()  # each join reads `ca` anew
 
 
-async def _end(ending: asyncio.Event, app: BorgletApp, server: Server) -> None:
+async def _end(ending: asyncio.Event, app: BorgletApp, server: BoundedServer) -> None:
     """Once told to: end what is open, then the server."""
     await ending.wait()
     app.end()

@@ -6,10 +6,9 @@ daemon does: uvicorn would wait for them for ever.
 """
 
 import asyncio
-import contextlib
 import logging
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, TypeVar
 from urllib.parse import parse_qs
 
@@ -33,7 +32,7 @@ from borgish.errors import (
 )
 from borgish.tls.names import PEER, Peer
 from borgish.wire.api import Problem
-from borgish.wire.bounded_http import BoundedHttp
+from borgish.wire.bounded_http import BoundedHttp, BoundedServer
 from borgish.wire.link import ExecPiece, ExecRequest, PollRequest, attempt_key
 
 log = logging.getLogger("borglet.server")
@@ -324,15 +323,7 @@ def _expect_master(peer: Peer | None, cell: str) -> None:
         )
 
 
-class Server(uvicorn.Server):
-    """uvicorn without its signal handlers, which would end the process by the signal itself."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-
-def make_server(app: BorgletApp, tls: Tls | None, context: ssl.SSLContext | None = None) -> Server:
+def make_server(app: BorgletApp, tls: Tls | None, context: ssl.SSLContext | None = None) -> BoundedServer:
     """Return a server of the application, to be given its socket, with an operator's files or with a
     ``context`` instead. Raises UnsafeConfiguration."""
     config = uvicorn.Config(
@@ -355,7 +346,7 @@ def make_server(app: BorgletApp, tls: Tls | None, context: ssl.SSLContext | None
     if config.ssl is not None:
         config.ssl.minimum_version = ssl.TLSVersion.TLSv1_3
     config.ssl = context or config.ssl
-    server = Server(config)
+    server = BoundedServer(config)
     connections = server.server_state.connections
 
     # A master that lives keeps idle connections open; of one that was killed the kernel closes all.
@@ -380,7 +371,7 @@ def expect_usable(tls: Tls | None) -> None:
         raise _unusable(keys, error) from None
 
 
-def reload_tls(server: Server, tls: Tls | None) -> None:
+def reload_tls(server: BoundedServer, tls: Tls | None) -> None:
     """Show to new connections what is in the files now. Raises OSError for what cannot be used."""
     if tls is not None and server.config.ssl is not None:
         server.config.ssl.load_cert_chain(tls.certificate, tls.key)

@@ -6,15 +6,21 @@ What is refused here is refused as problem details, like everything else.
 """
 
 import asyncio
+import contextlib
+import socket
+from collections.abc import Iterator
 from http import HTTPStatus
 from typing import Any
 
 import msgspec
+import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from borgish.tls.names import PEER, Peer, peer_of
 from borgish.wire.api import Problem
 
+HANDSHAKE_SECONDS_MAX = 10.0
+"""Of TLS: a caller that says nothing holds a connection no longer. asyncio would wait for a minute."""
 HEAD_BYTES_MAX = 16 * 1024
 HEAD_SECONDS_MAX = 20.0
 BODY_SECONDS_MAX = 60.0
@@ -91,6 +97,30 @@ class BoundedHttp(HttpToolsProtocol):
         if self.cycle is None or self.cycle.response_complete:
             self.transport.write(_answer(status, detail, hint))
         self.transport.close()
+
+
+class BoundedServer(uvicorn.Server):
+    """uvicorn without its signal handlers, which would end the process by the signal itself, and with an end
+    to handshakes, which it has no option for."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen on these sockets."""
+        await super().startup([])
+        config, loop = self.config, asyncio.get_running_loop()
+
+        def protocol() -> asyncio.Protocol:
+            return BoundedHttp(config, self.server_state, self.lifespan.state)
+
+        for each in sockets or ():
+            seconds = HANDSHAKE_SECONDS_MAX if config.ssl else None
+            server = await loop.create_server(
+                protocol, sock=each, ssl=config.ssl, backlog=config.backlog, ssl_handshake_timeout=seconds
+            )
+            self.servers.append(server)
 
 
 def _answer(status: HTTPStatus, detail: str, hint: str) -> bytes:

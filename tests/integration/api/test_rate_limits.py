@@ -5,11 +5,13 @@ import http.client
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
 from borgish.api.app import create_app
-from borgish.api.middleware import AuthMiddleware
+from borgish.api.authority import AuthorityDoor
+from borgish.api.middleware import AuthMiddleware, Receive, Scope, Send
 from borgish.api.rate_limits import Limits, LimitSettings
 from borgish.api.serve import Serving, serve
 from borgish.cell.access import Principal, Role
@@ -161,3 +163,43 @@ def test_a_token_of_another_role_ends_its_streams_too(revocable: Open) -> None:
     with pytest.raises(Unreachable):
         list(watching)
     assert status(revocable, "bgt_ann")[0] == 200
+
+
+async def _nothing() -> None:
+    """Nothing more is sent."""
+
+
+async def test_many_machines_join_from_one_address_and_only_wrong_invitations_are_slowed() -> None:
+    class Invited:
+        """Knows one invitation for many."""
+
+        def principal(self, token: str) -> Principal | None:
+            return Principal("invitation", Role.JOIN, token="d" * 64) if token == "right" else None
+
+    async def joined(_scope: Scope, _receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    async def ask(method: str, path: str, token: str) -> int:
+        statuses: list[int] = []
+
+        async def send(message: Any) -> None:
+            statuses.extend([message["status"]] if "status" in message else [])
+
+        headers = [(b"authorization", f"Bearer {token}".encode())] if token else []
+        scope = {
+            "type": "http",
+            "method": method,
+            "path": path,
+            "headers": headers,
+            "client": ("10.0.0.1", 1),
+        }
+        await app(scope, _nothing, send)
+        return statuses[0]
+
+    limits = Limits(LimitSettings(), SystemClock())
+    app = AuthorityDoor(AuthMiddleware(joined, Invited(), None, limits=limits), limits, b"pem")
+    for number in range(50):
+        assert await ask("GET", "/v1/authority", "") == 200
+        assert await ask("POST", "/v1/machines", "right") == 200
+        assert await ask("POST", "/v1/machines", "wrong") == (401 if number < 10 else 429)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import uvloop
 
+from borgish.api import rate_limits
 from borgish.api.authority import AuthorityDoor
 from borgish.api.middleware import AuthMiddleware
 from borgish.api.rate_limits import Limits, LimitSettings
@@ -20,6 +21,7 @@ from borgish.errors import Invalid, TooManyRequests, Unreachable
 from borgish.tls.bundle import authorities_in
 from borgish.tls.contexts import master_listener
 from borgish.tls.pinning import fetch_authority
+from borgish.wire import bounded_http
 from tests.integration.tls.certificates import Signer
 
 SECONDS_MAX = 10.0
@@ -36,9 +38,9 @@ async def nothing(scope: object, receive: object, send: object) -> None:
     raise AssertionError("a request that only the authority answers")
 
 
-async def door(cell: Signer, *, bundle: bytes, per_minute: float = 0) -> Serving:
+async def door(cell: Signer, *, bundle: bytes) -> Serving:
     """Serve the authority of a cell, and nothing else without a token."""
-    limits = Limits(LimitSettings(unauthenticated_per_minute=per_minute), SystemClock())
+    limits = Limits(LimitSettings(), SystemClock())
     app = AuthorityDoor(AuthMiddleware(nothing, Nobody(), None), limits, bundle)
     return await serve(app, "127.0.0.1", 0, Tls(cell.master(), "", cell.ca, is_own=True))
 
@@ -61,11 +63,15 @@ def test_the_authority_with_the_hash_is_taken_and_nothing_beside_it(tmp_path: Pa
     uvloop.run(test())
 
 
-def test_strangers_ask_for_the_authority_a_few_times_a_minute(tmp_path: Path) -> None:
+def test_strangers_ask_for_the_authority_often_and_not_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cell = Signer(tmp_path)
+    monkeypatch.setattr(rate_limits, "AUTHORITY_BURST", 2.0)
+    monkeypatch.setattr(rate_limits, "AUTHORITY_PER_SECOND", 0.001)
 
     async def test() -> None:
-        serving = await door(cell, bundle=cell.authority.pem, per_minute=2)
+        serving = await door(cell, bundle=cell.authority.pem)
         try:
             for _ in range(2):
                 await asyncio.to_thread(fetch_authority, serving.url, cell.authority.sha256)
@@ -135,3 +141,24 @@ def test_an_address_without_tls_or_without_anybody_is_said(tmp_path: Path) -> No
         threading.Thread(target=answer, daemon=True).start()
         with pytest.raises(Unreachable, match=r"no TLS 1\.3 there"):
             fetch_authority(f"https://127.0.0.1:{plain.getsockname()[1]}", "0" * 64, SECONDS_MAX)
+
+
+def test_callers_that_never_speak_hold_up_nobody_and_are_let_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cell = Signer(tmp_path)
+    monkeypatch.setattr(bounded_http, "HANDSHAKE_SECONDS_MAX", 0.5)
+
+    async def test() -> None:
+        serving = await door(cell, bundle=cell.authority.pem)
+        silent = [await asyncio.open_connection("127.0.0.1", serving.port) for _ in range(200)]
+        try:
+            await asyncio.to_thread(fetch_authority, serving.url, cell.authority.sha256, SECONDS_MAX)
+            for reader, _ in silent:
+                assert await asyncio.wait_for(reader.read(), SECONDS_MAX) == b"", "it is closed by the master"
+        finally:
+            for _, writer in silent:
+                writer.close()
+            await serving.stop()
+
+    uvloop.run(test())
