@@ -61,6 +61,7 @@ class ClientFile(msgspec.Struct, frozen=True):
     token_file: str
     ca: str = ""
     masters: tuple[str, ...] = ()  # all there are, if several
+    pinned: bool = False  # ``ca`` is ours to replace, when its authority says which one follows
 
 
 class Message(msgspec.Struct, frozen=True):
@@ -86,13 +87,16 @@ class Client:
         timeout_seconds: float = 30.0,
         token_source: str = "",
         start_hint: str = _START_HINT,
+        *,
+        pinned: bool = False,
     ) -> None:
         """``url`` may be several with commas. ``ca`` is the file of the authority that signs an https master;
-        ``token_source`` is for hints, and ``start_hint`` is one, for when nobody is there."""
+        ``pinned``: it is replaced by the one that follows, when it has signed that. ``token_source`` is for
+        hints, and ``start_hint`` is one, for when nobody is there."""
         self._masters = Masters(url)
         self.timeout_seconds = timeout_seconds
         self._token = token
-        self._ca = ca
+        self._ca, self._is_pinned = ca, pinned
         self._token_source = token_source
         self._start_hint = start_hint
         self._kept: http.client.HTTPConnection | None = None
@@ -106,7 +110,8 @@ class Client:
         token_file = os.path.join(where, file.token_file)
         ca = os.path.join(where, file.ca) if file.ca else ""
         urls, hint = ",".join((file.url, *file.masters)), _UP_HINT if _made_by_up(where) else _START_HINT
-        return cls(urls, _read_token(token_file), ca, timeout_seconds, token_file, hint)
+        token = _read_token(token_file)
+        return cls(urls, token, ca, timeout_seconds, token_file, hint, pinned=file.pinned and bool(ca))
 
     @property
     def url(self) -> str:
@@ -128,7 +133,8 @@ class Client:
         return client
 
     def _like(self, urls: str, token: str, token_source: str) -> "Client":
-        return Client(urls, token, self._ca, self.timeout_seconds, token_source, self._start_hint)
+        start_hint, pinned = self._start_hint, self._is_pinned
+        return Client(urls, token, self._ca, self.timeout_seconds, token_source, start_hint, pinned=pinned)
 
     def get(self, path: str, params: Params | None, answer: type[T]) -> T:
         """Return what is at ``path`` (see ``quoted``), read as ``answer``."""
@@ -232,7 +238,10 @@ class Client:
     def _open_stream(
         self, path: str, params: Params | None, headers: dict[str, str], body: object = None
     ) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
-        connection = self._connection()
+        try:
+            connection = self._connection()
+        except OSError as error:
+            self._unreachable(error)
         method, data, kind = "GET", None, ""
         if body is not None:
             method, data, kind = "POST", msgspec.json.encode(body), "application/json"
@@ -268,7 +277,33 @@ class Client:
             return http.client.HTTPConnection(host, port, timeout=seconds)
         from borgish.tls.https import MasterConnection
 
-        return MasterConnection(host, port, seconds, _trust(self._ca))
+        connection = MasterConnection(host, port, seconds, _trust(self._ca))
+        if self._is_pinned:
+            import ssl
+
+            try:
+                connection.connect()
+            except ssl.SSLCertVerificationError:
+                if not self._follows():
+                    raise
+                connection = MasterConnection(host, port, seconds, _trust(self._ca))
+        return connection
+
+    def _follows(self) -> bool:
+        """Know the master by the authority that followed on the one that is known; return whether there is
+        one. Raises OSError where it cannot be kept."""
+        from pathlib import Path
+
+        from borgish.credentials import write_private
+        from borgish.tls.pinning import fetch_next
+
+        try:
+            following = fetch_next(self.url, Path(self._ca).read_bytes(), self.timeout_seconds)
+        except BorgishError:
+            return False
+        if following:
+            write_private(Path(self._ca), following.decode("ascii"))
+        return bool(following)
 
     def _headers(self, method: str, content_type: str = "", request_id: str = "") -> dict[str, str]:
         if not (self._token.isascii() and self._token.isprintable()):

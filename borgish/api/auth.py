@@ -31,6 +31,7 @@ class Policy(StrEnum):
     SELF = "self"  # whoever has a token, about its own; admins about any
     ADMIN = "admin"
     JOIN = "join"  # machines that ask to be in the cell
+    OPEN = "open"  # everybody, without a token: it is answered before the door
 
 
 ALLOWED: dict[Policy, frozenset[Role]] = {
@@ -41,6 +42,7 @@ ALLOWED: dict[Policy, frozenset[Role]] = {
     Policy.OPERATE: frozenset({Role.ADMIN, Role.OPERATOR}),
     Policy.ADMIN: frozenset({Role.ADMIN}),
     Policy.JOIN: frozenset({Role.JOIN}),
+    Policy.OPEN: frozenset(Role),
 }
 
 

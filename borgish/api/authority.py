@@ -6,17 +6,20 @@ is outside of the API's door. All masters answer it, standbys too.
 
 from http import HTTPStatus
 
-from litestar import post
+from litestar import Response, get, post
 
 from borgish.api.auth import POLICY, Policy
 from borgish.api.errors import encode, headers_of, problem_of
 from borgish.api.middleware import App, Receive, Scope, Send
+from borgish.api.openapi import PRODUCES
 from borgish.api.rate_limits import Limits
 from borgish.api.request import ApiRequest
 from borgish.errors import BorgishError, NotFound
-from borgish.tls.pinning import AUTHORITY_PATH
+from borgish.tls.pinning import AUTHORITY_PATH, ENDORSEMENT_HEADER
 from borgish.wire.api import Accepted
 from borgish.wire.api_certificates import RotationView
+
+PEM = "application/x-pem-file"
 
 
 @post("/v1/authority/rotate", opt={POLICY: Policy.ADMIN}, status_code=200)
@@ -35,15 +38,24 @@ async def note_sealed(request: ApiRequest) -> Accepted:
     return Accepted(position, "", "noted")
 
 
-AUTHORITY = (rotate, note_sealed)
+@get(AUTHORITY_PATH, opt={POLICY: Policy.OPEN, PRODUCES: {PEM: {}}})
+async def show_authority(request: ApiRequest) -> Response[bytes]:
+    """Show the authorities that the cell trusts, in PEM, the one that signs first; no token is needed."""
+    # In the table for whoever reads that; the door below is asked before, and needs no leader.
+    bundle: bytes = request.services.authority()
+    return Response(expected(bundle), media_type=PEM)
+
+
+AUTHORITY = (rotate, note_sealed, show_authority)
 
 
 class AuthorityDoor:
-    """ASGI around an app. ``bundle`` is what is shown, in PEM; b"" where the cell has no authority."""
+    """ASGI around an app. ``bundle`` is what is shown, in PEM; b"" where the cell has no authority.
+    ``endorsement`` is the signature of the authority before over the one that signs, in base64, if any."""
 
-    def __init__(self, app: App, limits: Limits, bundle: bytes) -> None:
+    def __init__(self, app: App, limits: Limits, bundle: bytes, endorsement: str = "") -> None:
         self._app, self._limits = app, limits
-        self.bundle = bundle
+        self.bundle, self.endorsement = bundle, endorsement
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or (scope["method"], scope["path"]) != ("GET", AUTHORITY_PATH):
@@ -51,15 +63,22 @@ class AuthorityDoor:
             return
         try:
             self._limits.stranger((scope.get("client") or ("nowhere",))[0])
-            if not self.bundle:
-                raise NotFound("this cell has no authority", "`borgctl cell init` makes a cell that has one")
+            bundle = expected(self.bundle)
         except BorgishError as refused:
             body, headers = encode(problem_of(refused))
             await _answer(send, refused.status, body, headers + headers_of(refused))
             return
-        kind = (b"content-type", b"application/x-pem-file")
-        length = (b"content-length", b"%d" % len(self.bundle))
-        await _answer(send, HTTPStatus.OK, self.bundle, [kind, length])
+        headers = [(b"content-type", PEM.encode()), (b"content-length", b"%d" % len(bundle))]
+        if self.endorsement:
+            headers.append((ENDORSEMENT_HEADER.encode(), self.endorsement.encode()))
+        await _answer(send, HTTPStatus.OK, bundle, headers)
+
+
+def expected(bundle: bytes) -> bytes:
+    """Return the authorities of a cell. Raises NotFound where it has none."""
+    if not bundle:
+        raise NotFound("this cell has no authority", "`borgctl cell init` makes a cell that has one")
+    return bundle
 
 
 async def _answer(send: Send, status: int, body: bytes, headers: list[tuple[bytes, bytes]]) -> None:

@@ -111,6 +111,8 @@ def _operation(handler: HTTPRouteHandler, known: dict[Any, dict[str, Any]]) -> d
         + [_IF_MATCH_PARAMETER] * handler.opt.get(IF_MATCH, False),
         "responses": _responses(handler, known),
     }
+    if handler.opt[POLICY] == Policy.OPEN:
+        operation["security"] = []
     if CONSUMES in handler.opt:
         operation["requestBody"] = _body(handler.opt[CONSUMES], known)
     return operation

@@ -290,6 +290,7 @@ class Services(msgspec.Struct, kw_only=True):
     audit: Audit
     hub: WatchHub
     joining: Registration
+    authority: Callable[[], bytes]  # those that the cell trusts, in PEM; b"": it has none of its own
     rotate_authority: Callable[[], RotationView]
     programs: Programs
     checkpointer: Checkpointer

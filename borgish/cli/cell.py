@@ -113,7 +113,9 @@ def _keep(name: str, url: str, token: str, authority: str) -> None:
     write_private(folder / "token", token + "\n")
     if authority:
         write_private(folder / "authority.pem", authority)
-    client = {"url": url, "token_file": "token", "ca": "authority.pem" if authority else ""}
+    client: dict[str, object] = {"url": url, "token_file": "token"}
+    if authority:
+        client |= {"ca": "authority.pem", "pinned": True}
     write_private(folder / "client.json", json.dumps(client, indent=2) + "\n")
 
 

@@ -93,7 +93,7 @@ def shared_files(folder: Path) -> dict[str, str]:
     """Return what masters share of a state folder, by the names of the files. Raises NotFound, and
     UnsafeConfiguration."""
     from borgish.credentials import read_private
-    from borgish.tls.files import AUTHORITY_FILE
+    from borgish.tls.files import AUTHORITY_FILE, ENDORSEMENT_FILE
 
     if not (folder / SECRET).exists():
         raise NotFound(
@@ -101,8 +101,7 @@ def shared_files(folder: Path) -> dict[str, str]:
             "Name it with --dir; `state` in its cell.toml says which it is",
         )
     paths = [folder / SECRET, *sorted(folder.glob("authority.*.key"))]
-    if (folder / AUTHORITY_FILE).exists():
-        paths.append(folder / AUTHORITY_FILE)
+    paths += [path for name in (ENDORSEMENT_FILE, AUTHORITY_FILE) if (path := folder / name).exists()]
     return {path.name: read_private(path) for path in paths}
 
 
@@ -113,7 +112,7 @@ def take_over(folder: Path, cell: str, files: dict[str, str]) -> list[str]:
     Conflict where the folder is another cell's, or has a newer authority; and UnsafeConfiguration.
     """
     from borgish.credentials import drop_drafts, read_private, write_private
-    from borgish.tls.files import AUTHORITY_FILE
+    from borgish.tls.files import AUTHORITY_FILE, ENDORSEMENT_FILE
 
     _expect_safe(files)
     _expect_same(folder, cell, files)
@@ -121,7 +120,7 @@ def take_over(folder: Path, cell: str, files: dict[str, str]) -> list[str]:
     taken = []
     keys = sorted(name for name in files if name.endswith(".key"))
     # A key is there before the certificate that names it.
-    for name in (SECRET, *keys, AUTHORITY_FILE):
+    for name in (SECRET, *keys, ENDORSEMENT_FILE, AUTHORITY_FILE):
         if name not in files:
             continue
         path = folder / name
@@ -137,7 +136,7 @@ def _expect_safe(files: dict[str, str]) -> None:
     import re
 
     for name in files:
-        if not re.fullmatch(r"secret|authority\.pem|authority\.[0-9a-f]{16}\.key", name):
+        if not re.fullmatch(r"secret|authority\.pem|authority\.endorsed|authority\.[0-9a-f]{16}\.key", name):
             raise Invalid(f"the sealed file holds {name!r}, which is no cell's")
     if not files.get(SECRET):
         raise Invalid("the sealed file holds no secret of a cell")

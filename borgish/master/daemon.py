@@ -43,6 +43,7 @@ from borgish.master.watch import WatchHub
 from borgish.store.base import Store
 from borgish.store.checkpoint_files import CheckpointFiles
 from borgish.store.checkpoints import DAY_SECONDS
+from borgish.tls.files import ENDORSEMENT_FILE
 from borgish.wire.api_certificates import RotationView
 
 POISON_FILE = "poison.json"
@@ -63,7 +64,7 @@ class Listener:
         self.url = ""  # where it listens
         self._app = self._first = app
         self._shown = shown
-        self._door = AuthorityDoor(self, limits, _bundle(shown))
+        self._door = AuthorityDoor(self, limits, *_shown(shown))
         self._serving: serve.Serving | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -77,7 +78,7 @@ class Listener:
     def reload(self, shown: serve.Tls) -> None:
         """Show to new connections what is in these files now. Raises OSError for what cannot be used."""
         self._shown = shown
-        self._door.bundle = _bundle(shown)
+        self._door.bundle, self._door.endorsement = _shown(shown)
         if self._serving is not None:
             self._serving.reload(shown)
 
@@ -101,8 +102,12 @@ class Listener:
             self._serving = None
 
 
-def _bundle(shown: serve.Tls | None) -> bytes:
-    return Path(shown.ca).read_bytes() if shown and shown.is_own else b""
+def _shown(shown: serve.Tls | None) -> tuple[bytes, str]:
+    """Return the cell's authorities, and by which signature those know them who know the one before."""
+    if shown is None or not shown.is_own:
+        return b"", ""
+    endorsed = Path(shown.ca).with_name(ENDORSEMENT_FILE)
+    return Path(shown.ca).read_bytes(), endorsed.read_text("ascii").strip() if endorsed.exists() else ""
 
 
 class PoisonRequest(msgspec.Struct, frozen=True):
@@ -270,6 +275,7 @@ class Daemon:
             hub=self._hub,
             audit=AuditLog(self._secret, leader.turn, store),
             joining=SignedJoining(leader, self._certificates),
+            authority=lambda: self._certificates.bundle,
             rotate_authority=self._rotate,
             programs=Programs(leader.core, leader.turn, leader.link),
             checkpointer=leader.checkpointer,

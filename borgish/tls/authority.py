@@ -80,6 +80,10 @@ class Authority:
             raise UnsafeConfiguration("the key of the cell's authority is that of another certificate")
         return cls(certificate, key)
 
+    def endorse(self, next_pem: bytes) -> bytes:
+        """Return our signature over the authority that follows on this one (see ``endorses``)."""
+        return self._key.sign(_succession(next_pem), ec.ECDSA(hashes.SHA256()))
+
     def sign_master(self, cell: str, key_pem: bytes, hosts: Iterable[str], now: float) -> bytes:
         """Return the certificate of a master in PEM, for its key. ``hosts`` are what it is reached by, too:
         names and IP addresses."""
@@ -156,6 +160,19 @@ def cell_of_authority(pem: bytes) -> str:
         raise UnsafeConfiguration(f"this is no certificate of a cell's authority: {error}") from None
 
 
+def endorses(authority_pem: bytes, next_pem: bytes, signature: bytes) -> bool:
+    """Return whether an authority has signed that another one follows on it: who knows the first may know the
+    second by that."""
+    try:
+        public = x509.load_pem_x509_certificate(authority_pem).public_key()
+        if not isinstance(public, ec.EllipticCurvePublicKey):
+            return False
+        public.verify(signature, _succession(next_pem), ec.ECDSA(hashes.SHA256()))
+    except (ValueError, UnsupportedAlgorithm, InvalidSignature):
+        return False
+    return True
+
+
 def request_to_sign(key_pem: bytes, machine: str) -> bytes:
     """Return what a machine sends to have its key signed, in PEM. The name in it is for people only."""
     subject = x509.Name(_subject(machine))
@@ -219,6 +236,12 @@ def _key_id(public: ec.EllipticCurvePublicKey) -> str:
 def _subject(name: str) -> list[x509.NameAttribute[str]]:
     organization = x509.NameAttribute(NameOID.ORGANIZATION_NAME, ORGANIZATION)
     return [organization, x509.NameAttribute(NameOID.COMMON_NAME, name)]
+
+
+def _succession(next_pem: bytes) -> bytes:
+    """Return what is signed: it can be taken for no certificate, as these are DER."""
+    der = x509.load_pem_x509_certificate(next_pem).public_bytes(Encoding.DER)
+    return b"borgish: the authority that follows\0" + sha256(der).digest()
 
 
 def _general(host: str) -> x509.GeneralName:

@@ -8,6 +8,7 @@ while nothing is to be signed.
 
 import ipaddress
 import socket
+from base64 import b64encode
 from enum import StrEnum
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -25,7 +26,7 @@ from borgish.tls.authority import (
     validity_of,
 )
 from borgish.tls.bundle import authorities_in
-from borgish.tls.files import AUTHORITY_FILE, MASTER_FILE
+from borgish.tls.files import AUTHORITY_FILE, ENDORSEMENT_FILE, MASTER_FILE
 from borgish.tls.validity import Validity
 
 
@@ -125,12 +126,21 @@ def rotate(folder: Path, cell: str, now: float) -> Stage:
     elif stage is Stage.BEGUN:
         bundle = [bundle[1], bundle[0]]
         Authority.read(bundle[0], read_private(_key_path(folder, key_id_of(bundle[0]))).encode())
+        _endorse(folder, *bundle)
     else:
         bundle = bundle[:1]
     write_private(path, b"".join(bundle).decode())
     if len(bundle) == 1:
         _drop_other_keys(folder, bundle)
     return stage_of(b"".join(bundle))
+
+
+def _endorse(folder: Path, following: bytes, before: bytes) -> None:
+    """Have the authority before sign the one that follows, if its key is there."""
+    key = _key_path(folder, key_id_of(before))
+    if key.exists():
+        signature = Authority.read(before, read_private(key).encode()).endorse(following)
+        write_private(folder / ENDORSEMENT_FILE, b64encode(signature).decode() + "\n")
 
 
 def _drop_other_keys(folder: Path, bundle: list[bytes]) -> None:

@@ -5,6 +5,7 @@ that signs is taken, if it has the hash, and nothing that was sent beside it; wh
 connection, by it.
 """
 
+import base64
 import http.client
 import ssl
 
@@ -14,6 +15,8 @@ from borgish.tls.bundle import BUNDLE_BYTES_MAX, authorities_in, authority_hash
 from borgish.tls.contexts import stranger
 
 AUTHORITY_PATH = "/v1/authority"
+ENDORSEMENT_HEADER = "borgish-endorsement"
+"""Has the signature of the authority before over the one that signs, in base64."""
 SECONDS_MAX = 10.0
 
 
@@ -22,6 +25,30 @@ def fetch_authority(url: str, sha256: str, seconds: float = SECONDS_MAX) -> byte
 
     Raises Unreachable; TooManyRequests; Invalid for an address that is none.
     """
+    bundle, status, _ = _ask(url, seconds)
+    return _pinned(url, sha256, bundle, status)
+
+
+def fetch_next(url: str, known: bytes, seconds: float = SECONDS_MAX) -> bytes:
+    """Return the authority that signs by now at an https address, in PEM, if one that is known has signed
+    that it follows; b"" if none has. Who stands between can show none without the key of one that is known.
+
+    Raises as ``fetch_authority``.
+    """
+    from borgish.tls.authority import endorses  # 0.1 s, and seldom needed
+
+    bundle, status, endorsement = _ask(url, seconds)
+    try:
+        following = authorities_in(bundle)[0] if status == 200 else b""
+        signature, before = base64.b64decode(endorsement, validate=True), authorities_in(known)
+    except (ValueError, Invalid):
+        return b""
+    is_endorsed = following and any(endorses(pem, following, signature) for pem in before)
+    return following if is_endorsed else b""
+
+
+def _ask(url: str, seconds: float) -> tuple[bytes, int, str]:
+    """Return what a master shows to strangers: authorities, status, endorsement. Raises as above."""
     parts = address_of(url)
     if parts.scheme != "https":
         raise Invalid(
@@ -35,6 +62,7 @@ def fetch_authority(url: str, sha256: str, seconds: float = SECONDS_MAX) -> byte
         response = connection.getresponse()
         bundle, status = response.read(BUNDLE_BYTES_MAX + 1), response.status
         again_after = response.headers.get("retry-after", "60")
+        endorsement = response.headers.get(ENDORSEMENT_HEADER, "")
     except ssl.SSLError as error:
         reason = str(error.reason or error).lower().replace("_", " ")
         hint = "Is it the address of a borgmaster?"
@@ -49,7 +77,7 @@ def fetch_authority(url: str, sha256: str, seconds: float = SECONDS_MAX) -> byte
         wait = again_after[:9] if again_after.isascii() and again_after.isdigit() else "60"
         hint = f"Try again in {wait} seconds"
         raise TooManyRequests(f"{url} was asked too often from here", hint)
-    return _pinned(url, sha256, bundle, status)
+    return bundle, status, endorsement
 
 
 def _pinned(url: str, sha256: str, bundle: bytes, status: int) -> bytes:

@@ -10,6 +10,8 @@ import msgspec
 import uvloop
 
 from borgish.api.app import create_app
+from borgish.api.authority import AuthorityDoor
+from borgish.api.middleware import UNLIMITED
 from borgish.api.moments import Moment
 from borgish.api.serve import Serving, serve
 from borgish.api.services import Reading, Services, WatchMessage
@@ -64,12 +66,16 @@ class Asked(msgspec.Struct):
     digest: str
 
 
+BUNDLE = b"the authorities of a cell"
+
+
 class FakeMaster:
     """Most of the services at once; those with methods of equal names are beside it."""
 
     def __init__(self) -> None:
         self.reset()
         self.services = Services(
+            authority=lambda: BUNDLE,
             rotate_authority=lambda: RotationView("begun", "0" * 64, moved=True),
             inbox=self,
             reader=self,
@@ -358,7 +364,8 @@ class RunningApi:
 
     async def _start(self) -> tuple[FakeMaster, Serving]:
         master = FakeMaster()
-        return master, await serve(create_app(master.services, TOKENS), "127.0.0.1", 0)
+        app = AuthorityDoor(create_app(master.services, TOKENS), UNLIMITED, BUNDLE)
+        return master, await serve(app, "127.0.0.1", 0)
 
     def call(self, work: Coroutine[None, None, T]) -> T:
         """Run a coroutine in the daemon's loop."""

@@ -13,7 +13,7 @@ from borgish.api.openapi import document
 from borgish.cell.access import Role
 from borgish.client import Client
 from borgish.errors import BorgishError, Forbidden, Unauthenticated
-from tests.integration.api.fakes import PATIENCE_SECONDS, PRINCIPALS, FakeMaster, RunningApi
+from tests.integration.api.fakes import BUNDLE, PATIENCE_SECONDS, PRINCIPALS, FakeMaster, RunningApi
 
 
 def walk() -> list[tuple[str, str, Policy]]:
@@ -38,6 +38,8 @@ async def test_every_route_declares_its_policy() -> None:
     assert len(routes) >= len(ROUTES)
     changing = {policy for method, _, policy in routes if method not in ("GET", "HEAD")}
     assert Policy.READ not in changing, "what changes the cell is not for readers"
+    public = [(method, path) for method, path, policy in routes if policy is Policy.OPEN]
+    assert public == [("GET", "/v1/authority")], "all else wants a token"
 
 
 def filled(path: str, user: str) -> str:
@@ -67,7 +69,9 @@ WITHOUT = [{}, {"Authorization": "Bearer bgt_wrong"}, {"Authorization": "Basic b
 
 @pytest.mark.parametrize("headers", WITHOUT)
 async def test_no_route_answers_without_a_token(api: RunningApi, headers: dict[str, str]) -> None:
-    paths = [(method, filled(path, "ann")) for method, path, _ in walk()]
+    routes = [(method, path, policy) for method, path, policy in walk() if policy is not Policy.OPEN]
+    paths = [(method, filled(path, "ann")) for method, path, _ in routes]
+    assert ask(api, "GET", "/v1/authority", headers)[::2] == (200, BUNDLE)
     for method, path in [*paths, ("GET", "/"), ("GET", "/nothing"), ("OPTIONS", "/v1/jobs"), ("PUT", "/v1")]:
         status, answered, body = ask(api, method, path, headers)
         assert status == 401, f"{method} {path}"

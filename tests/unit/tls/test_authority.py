@@ -11,7 +11,15 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from borgish.errors import Invalid, UnsafeConfiguration
-from borgish.tls.authority import Authority, describe, key_id, new_key, public_key_of, request_to_sign
+from borgish.tls.authority import (
+    Authority,
+    describe,
+    endorses,
+    key_id,
+    new_key,
+    public_key_of,
+    request_to_sign,
+)
 from borgish.tls.bundle import authorities_in, authority_hash, bundle_hash
 from borgish.tls.validity import Validity
 
@@ -138,6 +146,21 @@ def test_a_bundle_is_known_by_its_authorities_and_their_order() -> None:
     for wrong in (b"", b"\xff", one * 5, b"x" * 20_000):
         with pytest.raises(Invalid):
             authorities_in(wrong)
+
+
+def test_an_authority_says_which_one_follows_on_it() -> None:
+    one, following, other = made(), made(), made()
+    signature = one.endorse(following.pem)
+    assert endorses(one.pem, following.pem, signature)
+    for known, shown, signed in (
+        (other.pem, following.pem, signature),
+        (one.pem, other.pem, signature),
+        (one.pem, following.pem, signature[:-1]),
+        (one.pem, following.pem, b""),
+        (b"nonsense", following.pem, signature),
+        (one.pem, b"nonsense", signature),
+    ):
+        assert not endorses(known, shown, signed)
 
 
 def test_when_a_leaf_is_renewed_and_when_its_end_is_an_alarm() -> None:
