@@ -49,7 +49,7 @@ class Serving:
         """Show to new connections what is in these files now, and with the cell's own authority judge them by
         it, too. Raises OSError and UnsafeConfiguration for what cannot be used."""
         if self._own is not None:
-            self._own.replace(master_listener(tls.certificate, tls.ca))
+            self._own.replace(master_listener(tls.certificate, tls.ca), _operators(tls.before))
             return
         context = self._server.config.ssl
         assert context is not None, "what serves without TLS cannot begin to"

@@ -75,16 +75,17 @@ class HttpTransport:
     ) -> None:
         self._secret, self._tls, self._cell, self._before = secret, tls, cell, before
 
-    def replace(self, tls: ssl.SSLContext) -> None:
-        """Go by another context from the next connection on."""
-        self._tls = tls
+    def replace(self, tls: ssl.SSLContext, before: ssl.SSLContext | None = None) -> None:
+        """Go by other contexts from the next connection on."""
+        self._tls, self._before = tls, before
 
     def peer(self, record: Machine, permit: Callable[[], None] = lambda: None) -> "HttpPeer":
         token = poll_token(self._secret, record.name, record.admission)
         if not record.tls:
             return HttpPeer(record.host, record.port, token, None, permit)
         name = machine_name(record.name, self._cell) if self._cell else ""
-        return HttpPeer(record.host, record.port, token, lambda: self._tls, permit, name, self._before)
+        host, port = record.host, record.port
+        return HttpPeer(host, port, token, lambda: self._tls, permit, name, lambda: self._before)
 
 
 class Connection(asyncio.Protocol):
@@ -187,11 +188,11 @@ class HttpPeer:
         tls: Callable[[], ssl.SSLContext | None] | None,
         permit: Callable[[], None] = lambda: None,
         tls_name: str = "",
-        before: ssl.SSLContext | None = None,
+        before: Callable[[], ssl.SSLContext | None] = lambda: None,
     ) -> None:
         """``tls`` gives the context of each connection, None for one in clear. ``permit`` is called just
         before anything is sent, and raises when it may not be. ``tls_name`` is what its certificate has to
-        name; "" means its host. ``before`` is how it is known by its host, if by ``tls`` it is not."""
+        name; "" means its host. ``before`` gives how it is known by its host, if by ``tls`` it is not."""
         self._permit, self._before = permit, before
         self._tls_name = tls_name or None
         self.host = host
@@ -255,9 +256,9 @@ class HttpPeer:
             try:
                 return await self._connected(context, self._tls_name)
             except ssl.SSLCertVerificationError:
-                if self._before is None:
+                if (before := self._before()) is None:
                     raise
-                return await self._connected(self._before, None)
+                return await self._connected(before, None)
 
     async def _connected(self, context: ssl.SSLContext | None, name: str | None) -> Connection:
         _, made = await asyncio.get_running_loop().create_connection(

@@ -84,10 +84,8 @@ class Certificates:
 
     def transport(self, secret: str) -> HttpTransport:
         """Return the way to the cell's borglets. It goes by the files of each moment, and there is one."""
-        cell, before = self._settings.name if self._is_own else "", None
-        if self.files is not None and (given := self.files.before):
-            before = operators_caller(given.ca, given.certificate, given.key)
-        self._transport = HttpTransport(secret, self._context, cell, before)
+        cell = self._settings.name if self._is_own else ""
+        self._transport = HttpTransport(secret, self._context, cell, self._before())
         return self._transport
 
     @property
@@ -211,7 +209,12 @@ class Certificates:
                 self._context.load_cert_chain(files.certificate, files.key)
                 self._context.load_verify_locations(files.ca)
         if self._transport is not None:
-            self._transport.replace(self._context)
+            self._transport.replace(self._context, self._before())
+
+    def _before(self) -> ssl.SSLContext | None:
+        """Return how machines are known that are yet to be carried over. Raises OSError."""
+        given = self.files.before if self.files else None
+        return operators_caller(given.ca, given.certificate, given.key) if given else None
 
 
 def _held(role: str, file: str, *, renews: bool) -> tuple[Held, ...]:

@@ -43,9 +43,9 @@ class Replaceable:
         self._name, self._others = name, others
         context.sni_callback = self._follow
 
-    def replace(self, context: ssl.SSLContext) -> None:
+    def replace(self, context: ssl.SSLContext, others: ssl.SSLContext | None = None) -> None:
         """Go by another one from the next handshake on."""
-        self._newest = context
+        self._newest, self._others = context, others
 
     def _follow(self, connection: ssl.SSLObject | ssl.SSLSocket, asked: str | None, *_: object) -> None:
         is_other = self._others is not None and asked != self._name
