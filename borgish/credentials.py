@@ -1,4 +1,4 @@
-"""The secrets in a cell's folder: made once, read after that, 0600 and nowhere else.
+"""The secrets in a cell's folder: made once, read after that, 0600 and nowhere else, in no core dump either.
 
 ``secret`` is what poll tokens, and the key of the audit log, derive from. ``tokens/admin.token`` is a bearer
 token as its holder keeps it; the cell keeps the SHA-256 of each. ``tokens.toml`` is a letter box: what
@@ -6,11 +6,13 @@ whoever administers the host puts there the leader takes over into the cell. ``c
 this host where the cell is and which token to take.
 """
 
+import ctypes
 import getpass
 import hashlib
 import hmac
 import json
 import os
+import resource
 import secrets
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -180,6 +182,20 @@ def write_private(path: Path, text: str) -> None:
     draft.replace(path)
     sync(path.parent)
     reach("credentials.written")
+
+
+_PR_SET_DUMPABLE = 4
+
+
+def keep_off_disk() -> None:
+    """Have no core dump of this process be written, and no other program of its user look into its memory.
+
+    The hard limit stays, for what a borglet starts has its own; a program that is started may be looked into
+    again.
+    """
+    _soft, hard = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, hard))
+    ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def admin_name() -> str:

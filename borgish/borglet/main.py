@@ -31,6 +31,7 @@ from borgish.borglet.settings import LIVE, USABLE_RUNTIMES, File, Settings, chec
 from borgish.borglet.state_folder import FolderLock, Membership, membership_in
 from borgish.borglet.stop_all import stop_all
 from borgish.clock import SystemClock
+from borgish.credentials import keep_off_disk
 from borgish.errors import BorgishError, UnsafeConfiguration
 from borgish.ids import new_instance
 from borgish.reload import Hangup, Pem, changes, merged, read_pem, reload
@@ -47,6 +48,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the daemon; ends the process with an exit code of ``borgish.errors``."""
     hangup = Hangup()
     options = _parse(sys.argv[1:] if arguments is None else arguments)
+    keep_off_disk()
     _log_to_stderr()
     try:
         if "token" in options:

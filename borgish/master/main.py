@@ -11,6 +11,7 @@ from typing import NoReturn
 import msgspec
 
 import borgish
+from borgish.credentials import keep_off_disk
 from borgish.errors import BorgishError, Fenced, StoreDamaged, UnsafeConfiguration
 from borgish.failpoints import arm
 from borgish.master.preflight import OLDER_STORE_FLAG, TAKE_OVER_FLAG, TakeOver
@@ -26,6 +27,7 @@ def main() -> None:
     """Run until a signal asks to stop; the exit code says how it ended (see ``errors``)."""
     hangup = Hangup()
     arguments = _arguments()
+    keep_off_disk()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     for chatty in ("apscheduler", "alembic"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
