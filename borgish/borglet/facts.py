@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 import psutil
 
+from borgish import __version__
 from borgish.borglet.runtimes.base import TaskRuntime
 from borgish.borglet.runtimes.leftovers import DISK_RESERVE_BYTES
 from borgish.borglet.settings import Settings
@@ -99,6 +100,7 @@ def _attributes() -> dict[str, str]:
         "os": platform.system().lower(),
         "kernel": platform.release(),
         "hostname": platform.node(),
+        "borglet": __version__,
         LEASES_ATTRIBUTE: str(Runtime.PROCESS),
     }
 
