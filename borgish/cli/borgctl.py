@@ -39,6 +39,7 @@ COMMANDS = {
     "login": "cell:login_app",
     "cell": "adopt:app",
     "audit": "audit:app",
+    "doctor": "doctor:app",
     "budget": "budget:app",
     "freeze": "freeze:freeze_app",
     "unfreeze": "freeze:unfreeze_app",
@@ -153,7 +154,7 @@ def borgctl(
     A first walk: `borgctl up`, `borgctl job submit FILE`, `borgctl dashboard`, `borgctl down`.
 
     Exit codes: 0 done, 1 failed, 2 usage, 3 accepted but not all placed in the time given, 4 not
-    reachable or not allowed; of a job that was to finish, 5 killed, 6 gone.
+    reachable or not allowed; of a job that was to finish, 5 killed, 6 gone. Of doctor, 3 are warnings.
     """
     context.obj = Session(folder, url, token_file)
 

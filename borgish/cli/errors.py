@@ -1,7 +1,7 @@
 """The one place where errors become words on stderr and an exit code.
 
 0 done, 1 failed, 2 usage, 3 accepted but not all placed in the time given, 4 not reachable or not allowed; of
-a job that was to finish, 5 killed and 6 gone.
+a job that was to finish, 5 killed and 6 gone. Of ``doctor`` 3 means warnings, and 1 what fails.
 """
 
 import os
