@@ -49,8 +49,8 @@ def doctor(
 ) -> None:
     """Look for trouble in the cell and on this host.
 
-    Of each check it says what to do. On a machine, --dir is the folder that has its borglet.toml. Exit code 0: all passes; 3: there are
-    warnings; 1: something fails, also when the master does not answer.
+    Of each check it says what to do. On a machine, --dir is the folder that has its borglet.toml. Exit code
+    0: all passes; 3: there are warnings; 1: something fails, also when the master does not answer.
     """
     from borgish.cli.doctor_cell import CELL_CHECKS
     from borgish.cli.doctor_host import HOST_CHECKS

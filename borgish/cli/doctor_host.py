@@ -41,6 +41,8 @@ CGROUPS_2 = Path("/sys/fs/cgroup/cgroup.controllers")
 _SOCKET = "/var/run/docker.sock"
 _ENGINE_SECONDS_MAX = 5.0
 _NAMES_MAX = 5
+_LOOKS = 3
+"""At the kernel's list of locks, of which a reader misses lines where it changes at the moment."""
 
 
 class Process(msgspec.Struct, frozen=True):
@@ -274,10 +276,11 @@ def process_holding(name: str, lock: Path) -> Process | None:
 
 def _is_held(inode: int, pid: int) -> bool:
     """Return whether the kernel knows of such a lock. To try it would take it from who is about to."""
-    for line in Path("/proc/locks").read_text().splitlines():
-        words = line.split()
-        if len(words) > 5 and words[4] == str(pid) and words[5].rpartition(":")[2] == str(inode):
-            return True
+    for _ in range(_LOOKS):
+        for line in Path("/proc/locks").read_text().splitlines():
+            words = line.split()
+            if len(words) > 5 and words[4] == str(pid) and words[5].rpartition(":")[2] == str(inode):
+                return True
     return False
 
 
