@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from email.utils import parsedate_to_datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -28,6 +28,9 @@ from borgish.clock import SystemClock
 from borgish.errors import UnsafeConfiguration
 from borgish.resources import show_bytes
 from borgish.tls.files import AUTHORITY_FILE, MACHINE_FILE, MASTER_FILE
+
+if TYPE_CHECKING:
+    import psutil
 
 _NOT_HERE = "no state of a cell or a machine is in this folder"
 DISK_WARN_BYTES, DISK_FAIL_BYTES = 5 * 1024**3, 640 * 1024**2
@@ -47,14 +50,14 @@ _LOOKS = 3
 
 class Process(msgspec.Struct, frozen=True):
     """A daemon of the folder that runs. ``core_bytes``: the limit of core dumps, -1 for none;
-    ``addresses``: where it listens."""
+    ``addresses``: where it listens, None where whoever asks may not know."""
 
     name: str
     pid: int
     uid: int
     capabilities: int
     core_bytes: int
-    addresses: tuple[str, ...]
+    addresses: tuple[str, ...] | None
 
 
 def _names(items: list[str]) -> str:
@@ -254,11 +257,6 @@ def process_holding(name: str, lock: Path) -> Process | None:
         it = psutil.Process(pid)
         status = Path(f"/proc/{pid}/status").read_text()
         limits = Path(f"/proc/{pid}/limits").read_text()
-        listening = tuple(
-            f"{one.laddr.ip}:{one.laddr.port}"
-            for one in it.net_connections("tcp")
-            if one.status == psutil.CONN_LISTEN
-        )
         core = limits.partition("Max core file size")[2].split()[0]
         return Process(
             name,
@@ -266,12 +264,20 @@ def process_holding(name: str, lock: Path) -> Process | None:
             it.uids().effective,
             int(status.partition("CapEff:")[2].split()[0], 16),
             -1 if core == "unlimited" else int(core),
-            listening,
+            _listens_on(it),
         )
-    except psutil.NoSuchProcess:
+    except (psutil.NoSuchProcess, FileNotFoundError):
         return None
-    except psutil.AccessDenied:
-        raise PermissionError(1, "not permitted", f"/proc/{pid}") from None
+
+
+def _listens_on(process: "psutil.Process") -> tuple[str, ...] | None:
+    import psutil
+
+    try:
+        found = process.net_connections("tcp")
+    except psutil.AccessDenied:  # a daemon shows what it has open to root alone
+        return None
+    return tuple(f"{one.laddr.ip}:{one.laddr.port}" for one in found if one.status == psutil.CONN_LISTEN)
 
 
 def _is_held(inode: int, pid: int) -> bool:
@@ -319,6 +325,9 @@ def _listening(patient: Patient) -> list[Found]:
     """S1 and S2: beyond loopback only with certificates of a cell, or of one's own."""
     found: list[Found] = []
     for it in _processes(patient):
+        if it.addresses is None:
+            found += warn(f"where {it.name} listens is shown to root alone", "Run doctor as root")
+            continue
         wide = [address for address in it.addresses if not _is_loopback(address.rpartition(":")[0])]
         if wide and not _has_tls(patient):
             found += fail(

@@ -6,7 +6,7 @@ import os
 from tests.cells import ROOT, RealCell
 
 ACCEPTED = ROOT / "configs" / "doctor-accepted.toml"
-NOT_ROOT = {"uid", "metadata", "docker metadata address", "docker neighbours", "network", "engine's ports"}
+NOT_ROOT = {"uid", "metadata", "docker metadata address", "docker neighbours", "network", "listening"}
 """What a borglet that is not root cannot hold, or doctor not see."""
 
 

@@ -48,7 +48,7 @@ def read_unit(name: str) -> dict[str, list[str]]:
 @pytest.mark.parametrize("name", EXPOSURE_MAX)
 def test_a_unit_exposes_little(name: str) -> None:
     threshold = f"--threshold={round(EXPOSURE_MAX[name] * 10)}"
-    command = ["systemd-analyze", "security", "--offline=true", threshold, UNITS / f"{name}.service"]
+    command = ["systemd-analyze", "security", "--offline=true", threshold, str(UNITS / f"{name}.service")]
     said = subprocess.run(command, capture_output=True, text=True)
     assert said.returncode == 0, said.stdout[-3000:] + said.stderr
 
@@ -58,7 +58,7 @@ def test_a_unit_exposes_little(name: str) -> None:
 def test_systemd_understands_each_line_of_a_unit(name: str, tmp_path: Path) -> None:
     text = (UNITS / f"{name}.service").read_text().replace(f"/usr/bin/{name}", "/bin/true")
     (tmp_path / f"{name}.service").write_text(text)
-    command = ["systemd-analyze", "verify", "--man=no", tmp_path / f"{name}.service"]
+    command = ["systemd-analyze", "verify", "--man=no", str(tmp_path / f"{name}.service")]
     said = subprocess.run(command, capture_output=True, text=True)
     ours = [line for line in said.stderr.splitlines() if name in line]
     assert ours == []
@@ -72,7 +72,7 @@ def test_the_user_and_the_folders_are_made(tmp_path: Path) -> None:
     line = next(it for it in (tmp_path / "etc/passwd").read_text().splitlines() if it.startswith("borgish:"))
     uid = int(line.split(":")[2])
     assert 0 < uid < 1000
-    tmpfiles = ["systemd-tmpfiles", "--create", f"--root={tmp_path}", UNITS / "borgish.tmpfiles"]
+    tmpfiles = ["systemd-tmpfiles", "--create", f"--root={tmp_path}", str(UNITS / "borgish.tmpfiles")]
     subprocess.run(tmpfiles, check=True)
     for name, owner in (("borgish", uid), ("borglet", 0)):
         found = (tmp_path / "var/lib" / name).stat()

@@ -364,6 +364,11 @@ def test_who_holds_a_lock_is_found_and_who_is_gone_is_not(tmp_path: Path) -> Non
         assert (found.pid, found.uid) == (os.getpid(), os.geteuid())
 
 
+def test_what_is_shown_to_root_alone_is_said(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
+    scene.process = msgspec.structs.replace(scene.process, addresses=None)
+    assert looked(scene, capsys)["listening"] == ("warn", "Run doctor as root")
+
+
 def test_tls_1_2_is_noticed(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """Against a listener that takes whatever is offered."""
     import threading
