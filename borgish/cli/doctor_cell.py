@@ -12,13 +12,13 @@ from borgish.addresses import address_of
 from borgish.cli.diagnosis import ANSWER_SECONDS_MAX, Check, Found, Level, Patient, fail, good, warn
 from borgish.cli.render import plural
 from borgish.clock import SystemClock
-from borgish.errors import BorgishError, Unauthenticated
+from borgish.errors import BorgishError, Unauthenticated, UnsafeConfiguration
 from borgish.resources import show_bytes
 from borgish.text import age, span
 from borgish.tls.validity import ALARM_SECONDS, Validity
 from borgish.vocabulary import HELD, PROGRAM_MEASURES
 from borgish.wire.api import CheckpointView, HealthView, MachineView
-from borgish.wire.api_access import AuditVerdict, InvitationList, UserList
+from borgish.wire.api_access import AuditVerdict, InvitationList, TokenView, UserList
 from borgish.wire.api_past import CheckpointList, CheckpointVerdict
 
 CLOCK_WARN_SECONDS, CLOCK_FAIL_SECONDS = 2.0, 60.0
@@ -26,13 +26,15 @@ STORE_FREE_BYTES_MIN = 1024**3
 CHECKPOINT_SECONDS_MAX = 3600.0
 """By default there is one each ten minutes in which something happened."""
 VERIFY_SECONDS_MAX = 120.0
+BY_HOST = "host"
+"""Who made the tokens that a master takes over from its host."""
 UNUSED_SECONDS_MAX = 90 * 86400.0
 _SHOWN_MAX = 5
 MACHINE_VERSION = "borglet"
 """The attribute by which a machine says its borglet's version."""
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
-_CLOSED = ("/v1/status", "/v1/tokens", "/metrics", "/docs", "/debug")
-"""What answers nobody without a token; the last two are nowhere in a master."""
+_CLOSED = ("/v1/status", "/metrics", "/docs")
+"""What answers nobody without a token; the last is nowhere in a master. Few: such requests are counted."""
 
 
 def _names(items: list[str]) -> str:
@@ -216,7 +218,7 @@ def _listens_here_only(patient: Patient) -> bool:
 def _tokens(patient: Patient) -> list[Found]:
     tokens = patient.tokens
     found: list[Found] = []
-    endless = [f"{it.id} ({it.user}, {it.role})" for it in tokens if not it.expires_at]
+    endless = [_token(it) for it in tokens if not it.expires_at and it.created_by != BY_HOST]
     if endless and not _is_plain_and_local(patient):
         found += warn(
             f"without an end: {_names(endless)}",
@@ -230,6 +232,21 @@ def _tokens(patient: Patient) -> list[Found]:
     if unused:
         found += warn(f"not used for 90 days: {_names(unused)}", "`borgctl token revoke ID`")
     return found or good(f"{plural(len(tokens), 'token')}, all in use and with an end where they need one")
+
+
+def _token(token: TokenView) -> str:
+    return f"{token.id} ({token.user}, {token.role})"
+
+
+def _host_tokens(patient: Patient) -> list[Found]:
+    """Those that lie in the state folder of a master, from `cell init` or `cell recover`."""
+    endless = [_token(it) for it in patient.tokens if not it.expires_at and it.created_by == BY_HOST]
+    if endless and not _is_plain_and_local(patient):
+        return warn(
+            f"made on the master's host, without an end: {_names(endless)}",
+            "Give each admin a token of their own, revoke these; `borgctl cell recover` makes another",
+        )
+    return good("none without an end that a cell which others reach could do without")
 
 
 def _is_plain_and_local(patient: Patient) -> bool:
@@ -343,7 +360,10 @@ def _any_certificate() -> ssl.SSLContext:
 
 
 def _certificate(patient: Patient) -> list[Found]:
-    validity = validity_shown(address_of(patient.asked.url))
+    try:
+        validity = validity_shown(address_of(patient.asked.url))
+    except UnsafeConfiguration:
+        return warn("the certificate is none of a cell's own", "Watch its end by what renews it")
     if validity is None:
         return good("none is needed on loopback")
     return judged("the master's certificate", validity, "The borgmaster's log says why it is not renewed")
@@ -440,6 +460,7 @@ CELL_CHECKS: tuple[Check, ...] = (
     Check("engines", _engines),
     Check("certificate", _certificate, "S6"),
     Check("tokens", _tokens, "S15"),
+    Check("host's token", _host_tokens, "S15"),
     Check("invitations", _invitations, "S7", security=True),
     Check("grants", _grants, "S21", security=True),
     Check("door", _door, "S3", security=True),

@@ -1,5 +1,6 @@
 """The units for systemd: judged by ``systemd-analyze``, and their daemons run with the rights they give."""
 
+import json
 import os
 import shlex
 import shutil
@@ -120,6 +121,14 @@ def borgctl(*words: object) -> str:
     return done.stdout
 
 
+def failing(folder: Path) -> list[object]:
+    """Return what doctor finds broken, or open."""
+    words = ["--dir", str(folder), "doctor", "--security", "-o", "json"]
+    command = [sys.executable, "-m", "borgish.cli.borgctl", *words]
+    done = subprocess.run(command, capture_output=True, text=True, env=plain_environment())
+    return [it for it in json.loads(done.stdout) if it["level"] == "fail"]
+
+
 def until_it_is_up(folder: Path, log: Path) -> MachineView:
     deadline = Deadline(SECONDS_MAX)
     while deadline.left:
@@ -162,6 +171,7 @@ def test_daemons_do_with_the_rights_of_their_units(tmp_path: Path) -> None:
                 "name: x\nrun: [sleep, '1000']\nresources: {cpu: 10m, ram: 8MiB}\n"
             )
             borgctl("--dir", cell, "job", "submit", "--settle", 0, tmp_path / "job.yaml")
+            assert failing(cell) == failing(machine) == []
             status = Path(f"/proc/{master.pid}/status").read_text()
             assert int(status.partition("CapBnd:")[2].split()[0], 16) == 0
         stop = [str(Path(sys.executable).parent / "borglet"), "--config", str(machine / "borglet.toml")]

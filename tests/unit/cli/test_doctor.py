@@ -147,6 +147,11 @@ def endless_elsewhere(it: Scene, patch: pytest.MonkeyPatch) -> None:
     it.token = msgspec.structs.replace(it.token, expires_at="")
 
 
+def endless_of_the_host(it: Scene, patch: pytest.MonkeyPatch) -> None:
+    endless_elsewhere(it, patch)
+    it.token = msgspec.structs.replace(it.token, created_by=doctor_cell.BY_HOST)
+
+
 def near_its_end(it: Scene, patch: pytest.MonkeyPatch) -> None:
     patch.setattr(doctor_cell, "validity_shown", lambda _: Validity(0.0, SystemClock().now().wall + DAY))
     it.answers["GET /v1/status"] = msgspec.structs.replace(it.status, now=now())
@@ -220,6 +225,7 @@ BROKEN: dict[str, tuple[str, Break]] = {
     "engines": ("fail", answers("GET /v1/machines", Problem("Broken", 500, "it broke"))),
     "certificate": ("fail", near_its_end),
     "tokens": ("warn", endless_elsewhere),
+    "host's token": ("warn", endless_of_the_host),
     "invitations": ("warn", answers("GET /v1/invitations", {"items": [INVITATION], "page": {}})),
     "grants": (
         "warn",
