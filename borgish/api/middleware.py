@@ -10,11 +10,12 @@ from typing import Any
 
 from borgish.api.auth import Tokens, bearer
 from borgish.api.errors import encode, headers_of, problem_of
-from borgish.api.rate_limits import Limits, LimitSettings
+from borgish.api.rate_limits import Limits, LimitSettings, LongBodies
 from borgish.cell.access import ID_CHARACTERS, Principal
 from borgish.clock import SystemClock
 from borgish.errors import BorgishError, Forbidden, TooManyRequests, Unauthenticated
 from borgish.failpoints import reach
+from borgish.vocabulary import JSON_BYTES_MAX
 from borgish.wire.bounds import is_loopback
 
 Scope = Any  # the framework's and the server's types of the same ASGI dictionaries differ
@@ -35,6 +36,7 @@ def nobody_counts(_user: str, _role: str, _token: str, _source: str, _why: str) 
 LASTS = "borgish.lasts"
 """The key in the state of a request that may take long before its answer begins."""
 UNLIMITED = Limits(LimitSettings(0, 1, 0, 1, 0), SystemClock())
+_LENGTH_DIGITS_MAX = 18  # what is longer is not read as a number
 LOOPBACK_HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]"})
 
 
@@ -61,6 +63,7 @@ class AuthMiddleware:
         self._tokens = tokens
         self._hosts = None if hosts is None else frozenset(hosts)
         self._limits = limits
+        self._bodies = LongBodies()
         self._open: set[_OpenRequest] = set()
 
     def drop_revoked(self) -> None:
@@ -84,6 +87,7 @@ class AuthMiddleware:
                 await self._pass_on(scope, receive, send, request)
             finally:
                 self._open.discard(request)
+                self._let_body_go(request)
 
     async def _pass_on(self, scope: Scope, receive: Receive, send: Send, request: "_OpenRequest") -> None:
         """Let the app answer. A stream that breaks off ends without its end mark, and a line in the log."""
@@ -91,6 +95,7 @@ class AuthMiddleware:
         async def watched(message: Any) -> None:
             if message["type"] == "http.response.start":
                 request.begun = True
+                self._let_body_go(request)
                 if 400 <= message["status"] < 500 and message["status"] != TooManyRequests.status:
                     self._limits.refused(request.principal, request.source)
                 if message["status"] == Forbidden.status:
@@ -129,7 +134,16 @@ class AuthMiddleware:
         scope["user"], scope["auth"] = principal, None
         self._limits.admit(principal, source)
         self._permit()
-        return _OpenRequest(scope, token, principal, source)
+        request = _OpenRequest(scope, token, principal, source)
+        if _is_long(headers):
+            self._bodies.begin(principal, source)
+            request.has_long_body = True
+        return request
+
+    def _let_body_go(self, request: "_OpenRequest") -> None:
+        if request.has_long_body:
+            request.has_long_body = False
+            self._bodies.end(request.principal, request.source)
 
 
 class _OpenRequest:
@@ -140,6 +154,7 @@ class _OpenRequest:
         assert task is not None
         self.task, self.token, self.principal, self.source = task, token, principal, source
         self.begun = False  # its answer
+        self.has_long_body = False  # in memory, or on its way there
         self._scope = scope
 
     @property
@@ -155,6 +170,16 @@ class _OpenRequest:
 
 def _unknown_token() -> Unauthenticated:
     return Unauthenticated("the token is not known in this cell", "Was it made for another cell?")
+
+
+def _is_long(headers: list[tuple[bytes, bytes]]) -> bool:
+    """Whether a body may be longer than those of most routes; one in chunks may be."""
+    for name, value in headers:
+        if name == b"transfer-encoding":
+            return True
+        if name == b"content-length":
+            return not value.isdigit() or len(value) > _LENGTH_DIGITS_MAX or int(value) > JSON_BYTES_MAX
+    return False
 
 
 def hosts_of(listen: str) -> frozenset[str] | None:

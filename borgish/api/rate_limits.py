@@ -1,5 +1,5 @@
 """How often one user may ask, and be refused: token buckets that fill by the clock, and are empty after too
-much.
+much. And how many long bodies each may have in memory at a time.
 
 What is refused costs the master as much as what is not, and its caller nothing, so there is a bucket of its
 own for it: a user who is at work gets refused a few times, a broken loop a thousand. Who has no token of this
@@ -7,7 +7,7 @@ cell is known by the address only. All machines join with the same token, so wha
 counted for each address: a misconfigured one keeps no other out.
 """
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Hashable
 from typing import TypeVar
 
@@ -19,6 +19,7 @@ from borgish.configuration import Amount, Count
 from borgish.errors import TooManyRequests
 
 SOURCES_MAX = 4096  # addresses that are remembered, and as many of those that machines join from
+LONG_BODIES_OF_USER_MAX = 16
 
 
 K = TypeVar("K", bound=Hashable)
@@ -128,6 +129,39 @@ class Limits:
         if principal.role == Role.JOIN:
             return _latest(self._refused_joins, source, fresh)
         return self._refused.setdefault((principal.name, principal.role), fresh)
+
+
+class LongBodies:
+    """Counts the bodies of each user that are being received or worked on, and take memory.
+
+    One that comes slowly may take a minute, and hundreds of them would be as many MiB, which the allocator
+    gives back in part only. Of machines they are counted for each address, as what is refused of them.
+    """
+
+    def __init__(self) -> None:
+        self._open: Counter[tuple[str, str]] = Counter()
+
+    def begin(self, principal: Principal, source: str) -> None:
+        """Count one. Raises TooManyRequests for one too many."""
+        who = _who(principal, source)
+        if self._open[who] >= LONG_BODIES_OF_USER_MAX:
+            raise TooManyRequests(
+                f"{LONG_BODIES_OF_USER_MAX} long requests of {principal.name} are under way",
+                "Send a few at a time",
+                1.0,
+            )
+        self._open[who] += 1
+
+    def end(self, principal: Principal, source: str) -> None:
+        """Count one less."""
+        who = _who(principal, source)
+        self._open[who] -= 1
+        if not self._open[who]:
+            del self._open[who]
+
+
+def _who(principal: Principal, source: str) -> tuple[str, str]:
+    return (source if principal.role == Role.JOIN else principal.name), principal.role
 
 
 def _latest(buckets: "OrderedDict[K, Bucket]", key: K, fresh: Bucket) -> Bucket:

@@ -3,12 +3,14 @@
 import asyncio
 import json
 import re
+import select
 import socket
 import time
 
 import pytest
 
 from borgish.api import jobs
+from borgish.api.rate_limits import LONG_BODIES_OF_USER_MAX
 from borgish.bands import Bands
 from borgish.cell.commands import SubmitJob
 from borgish.cli.changes import Deadline
@@ -18,7 +20,7 @@ from borgish.spec.job import JobSpec
 from borgish.spec.read import read_job
 from borgish.wire import bounded_http
 from borgish.wire.bounded_http import HEAD_BYTES_MAX
-from tests.integration.api.fakes import PATIENCE_SECONDS, RunningApi
+from tests.integration.api.fakes import PATIENCE_SECONDS, RunningApi, until
 
 TOKEN = b"Host: 127.0.0.1\r\nAuthorization: Bearer bgt_admin\r\n"
 AS_MACHINE = b"Host: 127.0.0.1\r\nAuthorization: Bearer bgt_join\r\n"
@@ -231,3 +233,43 @@ def test_a_name_that_nobody_has_is_cheap_to_refuse(api: RunningApi) -> None:
     began = api.do(time.thread_time)
     assert ask(api, f"/v1/jobs/ann/{'a' * 60}")[0] == 404
     assert api.do(time.thread_time) - began < 0.5
+
+
+def test_long_bodies_that_never_end_are_few_of_each_user(api: RunningApi) -> None:
+    """Else hundreds of them, a MiB each, would be held for as long as a body may take."""
+
+    stdin = b"/v1/tasks/ann/web/0/exec/stdin?session=s"
+
+    def refused(token: bytes, target: bytes = stdin) -> bool:
+        """Whether a request is answered without its body. Its connection stays open when it is not."""
+        opened.append(socket.create_connection(("127.0.0.1", api.serving.port), timeout=PATIENCE_SECONDS))
+        head = b"POST %b HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer %b\r\n" % (target, token)
+        opened[-1].sendall(head + b"Content-Length: 1000000\r\n\r\n#")
+        asked = api.client(token.decode()).raw("GET", "/v1/status")
+        assert asked, "the loop has been around since"
+        return bool(select.select([opened[-1]], [], [], 0)[0])
+
+    opened: list[socket.socket] = []
+    try:
+        assert not [n for n in range(LONG_BODIES_OF_USER_MAX) if refused(b"bgt_ann")]
+        until(lambda: refused(b"bgt_ann"))
+        status, said = problem(_answer(opened[-1]))
+        assert (status, said["hint"]) == (429, "Send a few at a time")
+        assert not refused(b"bgt_bob", b"/v1/jobs")
+    finally:
+        for connection in opened:
+            connection.close()
+    long = b"#" * 70_000
+    until(lambda: ask(api, "/v1/jobs/ann/web/scale", long)[0] == 413)
+
+
+def test_a_file_of_90_000_keys_costs_the_loop_little_of_what_it_takes_to_read(api: RunningApi) -> None:
+    """Others are answered meanwhile, and machines polled. What is counted is cpu of one thread each."""
+    keys = b"name: web\nrun: [sleep]\nenv:\n" + b"".join(b" K%d: v\n" % n for n in range(90_000))
+    began = time.thread_time()
+    with pytest.raises(Invalid, match="more than 50000 values"):
+        read_job(keys, "ann")
+    here, began = time.thread_time() - began, api.do(time.thread_time)
+    status, said = ask(api, "/v1/jobs", keys)
+    assert (status, said["hint"]) == (400, "split it into several jobs")
+    assert api.do(time.thread_time) - began < here / 4
