@@ -3,17 +3,23 @@
 import http.client
 import json
 import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 from litestar.routes import HTTPRoute
 
-from borgish.api.app import ROUTES, create_routes
-from borgish.api.auth import ALLOWED, POLICY, Policy
+from borgish.api.app import ROUTES, create_app, create_routes
+from borgish.api.auth import ALLOWED, POLICY, CellTokens, Policy
 from borgish.api.openapi import document
-from borgish.cell.access import Role
+from borgish.api.serve import Serving, serve
+from borgish.cell.access import Invitation, Role, Token
+from borgish.cell.commands import RevokeToken
 from borgish.client import Client
+from borgish.credentials import MEMBER, poll_token
 from borgish.errors import BorgishError, Forbidden, Unauthenticated
-from tests.integration.api.fakes import BUNDLE, PATIENCE_SECONDS, PRINCIPALS, FakeMaster, RunningApi
+from borgish.join_token import digest_of
+from tests.integration.api.fakes import BUNDLE, CLOCK, PATIENCE_SECONDS, PRINCIPALS, FakeMaster, RunningApi
 
 
 def walk() -> list[tuple[str, str, Policy]]:
@@ -64,6 +70,26 @@ def ask(
         connection.close()
 
 
+@contextmanager
+def ask_many(api: RunningApi) -> Iterator[Callable[[str, str, dict[str, str]], int]]:
+    """Gives what asks over one connection and returns the status; a stream is not read."""
+    connection = http.client.HTTPConnection("127.0.0.1", api.serving.port, timeout=PATIENCE_SECONDS)
+
+    def asked(method: str, path: str, headers: dict[str, str]) -> int:
+        connection.request(method, path, headers=headers)
+        response = connection.getresponse()
+        if response.headers["content-type"].startswith("text/event"):
+            connection.close()
+        else:
+            response.read()
+        return response.status
+
+    try:
+        yield asked
+    finally:
+        connection.close()
+
+
 WITHOUT = [{}, {"Authorization": "Bearer bgt_wrong"}, {"Authorization": "Basic bgt_admin"}]
 
 
@@ -91,6 +117,87 @@ async def test_every_route_keeps_out_the_roles_it_does_not_name(api: RunningApi,
         assert (status == 403) == (not (named and owns)), f"{token} {method} {path}: {status} {body!r}"
         if status == 403:
             assert answered["content-type"] == "application/problem+json"
+
+
+class Guarded(RunningApi):
+    """The API behind the tokens of a cell, as a master has them."""
+
+    secret, elsewhere = "secret of this cell", "secret of another cell"
+
+    async def _start(self) -> tuple[FakeMaster, Serving]:
+        master = FakeMaster()
+        cell, now = master.cell, CLOCK.now().wall
+        cell.machines["m2"].admission = 2
+        cell.machines["m3"].revoked_at = now - 1
+        kept = {
+            "bgt_root": Token("", "root", Role.ADMIN),
+            "bgt_over": Token("", "root", Role.ADMIN, expires_at=now - 1),
+            "bgt_eve": Token("", "eve", Role.READER),
+        }
+        cell.access.tokens.update({digest_of(secret): token for secret, token in kept.items()})
+        spent = Invitation(digest_of("bgt_spent"), expires_at=now - 1)
+        cell.access.invitations[spent.sha256] = spent
+        tokens = CellTokens(lambda: cell, self.secret, CLOCK)
+        return master, await serve(create_app(master.services, tokens), "127.0.0.1", 0)
+
+
+def member(secret: str, machine: str, admission: int = 0) -> str:
+    """Return what a machine of the cell with this secret shows when it joins again."""
+    return f"{MEMBER}{machine}.{poll_token(secret, machine, admission)}"
+
+
+STRANGERS = {
+    "of nobody": "bgt_wrong",
+    "its digest": digest_of("bgt_root"),
+    "expired": "bgt_over",
+    "of an invitation that is over": "bgt_spent",
+    "of a machine of another cell": member(Guarded.elsewhere, "m1"),
+    "of a machine that is not there": member(Guarded.secret, "m77"),
+    "of a machine before it was invited anew": member(Guarded.secret, "m2", 1),
+    "of another machine": f"{MEMBER}m1.{poll_token(Guarded.secret, 'm2')}",
+    "a poll token": poll_token(Guarded.secret, "m1"),
+}
+"""Tokens that stand for nobody. One of people that was revoked, or is another cell's, is not known at all."""
+
+LESSER = {"bgt_eve", member(Guarded.secret, "m1"), member(Guarded.secret, "m3")}
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[Guarded]:
+    running = Guarded()
+    yield running
+    running.stop()
+
+
+@pytest.mark.parametrize("shown", STRANGERS)
+def test_no_route_takes_a_token_that_stands_for_nobody(guarded: Guarded, shown: str) -> None:
+    headers = {"Authorization": f"Bearer {STRANGERS[shown]}"}
+    with ask_many(guarded) as asked:
+        answered = {(method, path): asked(method, filled(path, "ann"), headers) for method, path, _ in walk()}
+    assert set(answered.values()) == {401}
+
+
+def test_no_route_takes_a_token_from_the_moment_it_was_revoked(guarded: Guarded) -> None:
+    tokens, headers = guarded.master.cell.access.tokens, {"Authorization": "Bearer bgt_root"}
+    with ask_many(guarded) as asked:
+        assert asked("GET", "/v1/status", headers) == 200
+        revoked = guarded.do(lambda: tokens.pop(digest_of("bgt_root")))
+        answered = [asked(method, filled(path, "ann"), headers) for method, path, _ in walk()]
+        guarded.do(lambda: tokens.update({digest_of("bgt_root"): revoked}))
+        assert set(answered) == {401}
+        assert asked("GET", "/v1/status", headers) == 200
+
+
+@pytest.mark.parametrize("token", sorted(LESSER))
+def test_a_lesser_token_opens_what_its_policy_says_alone(guarded: Guarded, token: str) -> None:
+    role = Role.READER if token == "bgt_eve" else Role.JOIN
+    headers = {"Authorization": f"Bearer {token}"}
+    with ask_many(guarded) as asked:
+        for method, path, policy in walk():
+            refused = asked(method, filled(path, "ann"), headers) == 403
+            assert refused == (role not in ALLOWED[policy]), (method, path)
+    commands = {type(each.command) for each in guarded.do(lambda: guarded.master.asked)}
+    assert commands <= {RevokeToken}, "its own, which the cell decides"
 
 
 def test_a_refusal_says_which_role_it_takes(api: RunningApi) -> None:
