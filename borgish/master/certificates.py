@@ -15,11 +15,11 @@ from pathlib import Path
 import msgspec
 
 from borgish.api.serve import Tls
-from borgish.api.services import Registration
 from borgish.clock import Clock
 from borgish.errors import Conflict, UnsafeConfiguration
 from borgish.link.transport import HttpTransport
 from borgish.master.expiry import Held
+from borgish.master.leader import Leader
 from borgish.master.settings import Settings
 from borgish.reload import Pem, read_pem
 from borgish.tls.bundle import authorities_in, authority_hash, bundle_hash
@@ -34,18 +34,24 @@ from borgish.wire.link import JoinReply, JoinRequest
 class SignedJoining:
     """Registers machines, and signs the certificates of those that ask for one."""
 
-    def __init__(self, registration: Registration, certificates: "Certificates") -> None:
-        self._registration, self._certificates = registration, certificates
+    def __init__(self, leader: Leader, certificates: "Certificates") -> None:
+        self._leader, self._certificates = leader, certificates
 
     async def join(self, request: JoinRequest, invitation: str = "") -> JoinReply:
         """Let a machine join. Raises Invalid for what cannot be signed, before anything is changed."""
         certificates = self._certificates
         if not request.to_sign or not certificates.bundle:
-            return await self._registration.join(request, invitation)
+            return await self._leader.join(request, invitation)
         certificate = certificates.sign(request.machine, request.to_sign)
-        reply = await self._registration.join(request, invitation)
+        reply = await self._leader.join(request, invitation, self._key_of(request.to_sign))
         authorities = certificates.bundle.decode("ascii")
         return msgspec.structs.replace(reply, certificate=certificate, authorities=authorities)
+
+    @staticmethod
+    def _key_of(to_sign: str) -> str:
+        from borgish.tls.authority import key_digest_of
+
+        return key_digest_of(to_sign.encode())
 
 
 LOOK_SECONDS = 60.0

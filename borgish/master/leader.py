@@ -192,8 +192,9 @@ class Leader:
         self.link.fencing.check()
         return await self.inbox.ask(command, actor, request_id, digest, then, expected)
 
-    async def join(self, request: JoinRequest, invitation: str = "") -> JoinReply:
-        """Take a machine into the cell, or back into it. ``invitation`` is the digest of what lets it in.
+    async def join(self, request: JoinRequest, invitation: str = "", key: str = "") -> JoinReply:
+        """Take a machine into the cell, or back into it. ``invitation`` is the digest of what lets it in,
+        ``key`` that of the key for which it wants a certificate.
 
         Raises Forbidden when its token is another machine's, and what ``JoinMachine`` is refused with.
         """
@@ -208,7 +209,8 @@ class Leader:
         machine = _joined(request, self.clock.now().wall)
         command = JoinMachine(machine, request.instance, known, "" if known else invitation)
         # Of an invitation the answer may be lost: the same borglet asks once more, and is answered the same.
-        request_id = f"join-{invitation[:32]}-{name}-{request.instance}" if command.invitation else ""
+        # With another key it is somebody else, who has the invitation as well: it lets in nobody twice.
+        request_id = f"join-{invitation[:32]}-{name}-{key or request.instance}" if command.invitation else ""
         await self.inbox.ask(command, name, request_id, invitation if request_id else "")
         if name not in self.cell.machines:  # it was removed since this was answered first
             raise Forbidden(

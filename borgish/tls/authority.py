@@ -180,6 +180,11 @@ def request_to_sign(key_pem: bytes, machine: str) -> bytes:
     return request.public_bytes(Encoding.PEM)
 
 
+def key_digest_of(request_pem: bytes) -> str:
+    """Return the digest of the key in a request to sign, in hex. Raises Invalid."""
+    return x509.SubjectKeyIdentifier.from_public_key(public_key_of(request_pem)).digest.hex()
+
+
 def public_key_of(request_pem: bytes) -> ec.EllipticCurvePublicKey:
     """Return the key in a request to sign, whose holder has signed it. Raises Invalid."""
     hint = "A borglet makes one itself: are borglet and borgmaster of the same version?"
