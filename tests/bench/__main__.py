@@ -27,6 +27,7 @@ GROUPS = {
     "kills": "kill -9 of the master at random moments, and what was lost",
     "change": "updates and drains: decisions, time, and failed requests",
     "apps": "an application of many jobs; jobs that wait, and crons: cost at rest, and how late they begin",
+    "doors": "what TLS, confinement and wrong tokens cost",
     "failover": "kill -9 of the leader: how soon a standby commits a write",
 }
 """Each is a module here with ``figures(sizes)``."""

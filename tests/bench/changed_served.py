@@ -17,7 +17,7 @@ from borgish.client import Client
 from borgish.wire.api import Accepted, DrainRequest, StatusView, TaskList
 from tests.bench.cli import LOOK_SECONDS, UP_SECONDS_MAX, lone_master
 from tests.bench.figure import MEAN, Figure
-from tests.bench.served import READY_SECONDS_MAX, served_borglets
+from tests.bench.served import READY_SECONDS_MAX, Secure, served_borglets
 from tests.bench.sizes import Sizes
 
 JOB_TASKS = 100
@@ -31,19 +31,19 @@ def figures(sizes: Sizes) -> Iterator[Figure]:
     """Yield the cpu that a borgmaster takes in a second, at rest and while its cell is changed."""
     with (
         lone_master() as master,
-        _machines(master.address, master.join_token, sizes.cell_machines),
+        machines(master.address, master.join_token, sizes.cell_machines),
     ):
         yield from _figures(master.client, master.pid, sizes)
 
 
 @contextmanager
-def _machines(master: str, token: str, count: int) -> Iterator[None]:
+def machines(master: str, token: str, count: int, secure: Secure | None = None) -> Iterator[None]:
     """Have so many machines, in a process of their own."""
     context = multiprocessing.get_context("fork")
     joined = context.Event()
 
     def serve() -> None:
-        with served_borglets(master, token, count):
+        with served_borglets(master, token, count, secure):
             joined.set()
             signal.pause()
 
@@ -71,11 +71,11 @@ def _figures(client: Client, pid: int, sizes: Sizes) -> Iterator[Figure]:
     batch = client.get("/v1/tasks", {"job": f"bench/{jobs[0]['name']}"}, TaskList).items
     drained = tuple(sorted({task.machine for task in batch if task.machine}))[: sizes.drains]
     time.sleep(SETTLE_SECONDS)
-    rest = _cpu_of(pid, seconds)
+    rest = cpu_of(pid, seconds)
     for job in [job for job in jobs if "restart" not in job][: sizes.updates]:
         client.post("/v1/jobs", json.dumps(job | {"env": {"VERSION": "2"}}).encode(), Accepted)
     client.post("/v1/drains", DrainRequest(drained, max_affected=tasks), Accepted)
-    busy = _cpu_of(pid, seconds)
+    busy = cpu_of(pid, seconds)
     left = client.get("/v1/status", None, StatusView).to_change
     name = f"change.master.{tasks}_on_{sizes.cell_machines}"
     yield Figure(f"{name}.at_rest", "ms/s", rest, quantile=MEAN)
@@ -100,18 +100,19 @@ def _job(number: int, tasks: int) -> dict[str, object]:
     return job if number % BATCH_EVERY else job | {"restart": {"policy": "never"}}
 
 
-def _cpu_of(pid: int, seconds: int) -> list[float]:
+def cpu_of(pid: int, seconds: int) -> list[float]:
     """Return the milliseconds of cpu that a process takes in each of the next seconds."""
-    found, before = [], _ticks(pid)
+    found, before = [], ticks(pid)
     began = time.perf_counter()
     for second in range(seconds):
         time.sleep(max(0.0, began + second + 1 - time.perf_counter()))
-        now = _ticks(pid)
+        now = ticks(pid)
         found.append(1000 * (now - before) / TICKS)
         before = now
     return found
 
 
-def _ticks(pid: int) -> int:
+def ticks(pid: int) -> int:
+    """Return the cpu that a process has taken, in ``TICKS`` of a second."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return int(fields[11]) + int(fields[12])

@@ -5,13 +5,16 @@ All of them live in one thread beside the bench, so that a real borgmaster has a
 
 import asyncio
 import http.client
+import ssl
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
 import msgspec
 
 from borgish.clock import SystemClock
+from borgish.tls.https import MasterConnection
 from borgish.wire.link import JoinRequest, PollRequest
 from tests.bench.borglets import BOOT, FACTS, InstantBorglet
 
@@ -19,6 +22,13 @@ READY_SECONDS_MAX = 60.0
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(PollRequest).decode
+
+
+class Secure(NamedTuple):
+    """How stand-ins of a cell with an authority know its master, and how each machine is called."""
+
+    trust: ssl.SSLContext
+    listener: Callable[[str], ssl.SSLContext]
 
 
 class ServedBorglet:
@@ -29,11 +39,14 @@ class ServedBorglet:
         self._borglet = borglet or InstantBorglet(name, SystemClock())
         self._overtaken = asyncio.Event()
 
-    async def open(self) -> tuple[asyncio.Server, JoinRequest]:
+    async def open(self, secure: "Secure | None" = None) -> tuple[asyncio.Server, JoinRequest]:
         """Listen on a free port; return the server and what joins it to a cell."""
-        server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        port = server.sockets[0].getsockname()[1]
-        return server, JoinRequest(self.name, "127.0.0.1", port, BOOT, self._borglet.core.instance, FACTS)
+        context = secure.listener(self.name) if secure else None
+        server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=context)
+        port, instance = server.sockets[0].getsockname()[1], self._borglet.core.instance
+        return server, JoinRequest(
+            self.name, "127.0.0.1", port, BOOT, instance, FACTS, tls=context is not None
+        )
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -68,7 +81,7 @@ async def _body(reader: asyncio.StreamReader) -> bytes:
 
 
 @contextmanager
-def served_borglets(master: str, join_token: str, count: int) -> Iterator[None]:
+def served_borglets(master: str, join_token: str, count: int, secure: Secure | None = None) -> Iterator[None]:
     """Have so many machines in the cell of the master at ``master`` (host:port)."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="borglets", daemon=True)
@@ -76,9 +89,9 @@ def served_borglets(master: str, join_token: str, count: int) -> Iterator[None]:
     try:
         borglets = [ServedBorglet(f"m{number}") for number in range(1, count + 1)]
         for borglet in borglets:
-            opened = asyncio.run_coroutine_threadsafe(borglet.open(), loop)
+            opened = asyncio.run_coroutine_threadsafe(borglet.open(secure), loop)
             _, request = opened.result(READY_SECONDS_MAX)
-            join_master(master, join_token, request)
+            join_master(master, join_token, request, secure)
         yield
     finally:
         loop.call_soon_threadsafe(loop.stop)
@@ -86,9 +99,11 @@ def served_borglets(master: str, join_token: str, count: int) -> Iterator[None]:
         close_loop(loop)
 
 
-def join_master(master: str, token: str, request: JoinRequest) -> None:
+def join_master(master: str, token: str, request: JoinRequest, secure: Secure | None = None) -> None:
     """Have a machine join the cell of the master at ``master`` (host:port)."""
     connection = http.client.HTTPConnection(master, timeout=READY_SECONDS_MAX)
+    if secure:
+        connection = MasterConnection(connection.host, connection.port, READY_SECONDS_MAX, secure.trust)
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
     connection.request("POST", "/v1/machines", _encode(request), headers)
     answer = connection.getresponse()

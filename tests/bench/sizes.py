@@ -51,6 +51,9 @@ class Sizes(msgspec.Struct, frozen=True):
     app_jobs: int = 200  # of one application
     waiting_jobs: int = 10_000
     crons_at_once: int = 100
+    door_machines: int = 1_000
+    door_seconds: int = 5
+    door_settle_seconds: float = 5.0
 
 
 FULL = Sizes()
@@ -100,4 +103,7 @@ TINY = Sizes(
     app_jobs=3,
     waiting_jobs=4,
     crons_at_once=2,
+    door_machines=2,
+    door_seconds=1,
+    door_settle_seconds=0.0,
 )
