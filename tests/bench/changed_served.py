@@ -17,13 +17,14 @@ from borgish.client import Client
 from borgish.wire.api import Accepted, DrainRequest, StatusView, TaskList
 from tests.bench.cli import LOOK_SECONDS, UP_SECONDS_MAX, lone_master
 from tests.bench.figure import MEAN, Figure
-from tests.bench.served import READY_SECONDS_MAX, Secure, served_borglets
+from tests.bench.served import Secure, served_borglets
 from tests.bench.sizes import Sizes
 
 JOB_TASKS = 100
 BATCH_EVERY = 10
 SETTLE_SECONDS = 5.0
 """After what the beginning left to do."""
+JOINED_SECONDS_MAX = 600.0  # all of them, one after the other
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -50,7 +51,7 @@ def machines(master: str, token: str, count: int, secure: Secure | None = None) 
     process = context.Process(target=serve, daemon=True)
     process.start()
     try:
-        assert joined.wait(READY_SECONDS_MAX), "the machines did not join"
+        assert joined.wait(JOINED_SECONDS_MAX), "the machines did not join"
         yield
     finally:
         process.kill()

@@ -104,6 +104,6 @@ TINY = Sizes(
     waiting_jobs=4,
     crons_at_once=2,
     door_machines=2,
-    door_seconds=1,
+    door_seconds=5,
     door_settle_seconds=0.0,
 )

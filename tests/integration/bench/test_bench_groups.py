@@ -10,7 +10,8 @@ from tests.bench.sizes import TINY
 from tests.groups import LACKS
 
 # What `time` measures needs a dozen databases on the disk, and masters that start on them.
-LONG = {"time"}
+# What `doors` measures needs four cells, and seconds in which a few machines take cpu that can be counted.
+LONG = {"doors", "time"}
 
 
 @pytest.mark.parametrize(
