@@ -39,6 +39,16 @@ def authorize(cell: Cell, command: Command, asker: Principal) -> None:
         authorize_spec(cell, spec, asker)
 
 
+def authorize_commands(spec: JobSpec) -> None:
+    """Raise Forbidden where a job lets nobody run commands beside its tasks: neither its owner nor an admin,
+    who can have the field changed, which is in the journal then."""
+    if not spec.allow_exec:
+        raise Forbidden(
+            f"{spec.key} allows no commands beside its tasks, and no copying",
+            "put 'allow_exec: true' into its job file and submit it again: no task restarts",
+        )
+
+
 def authorize_spec(cell: Cell, spec: JobSpec, asker: Principal) -> None:
     """Raise Forbidden unless the asker may have a job: its owner, its band, and what it asks for beyond the
     defaults."""

@@ -74,6 +74,7 @@ FIELDS: dict[str, TaskChange | Fixed] = {
     "after": IN_PLACE,
     "parent": IN_PLACE,
     "container": RESTART,
+    "allow_exec": IN_PLACE,  # the master asks it of whoever wants to
     "exclusive": RESTART,  # the lease is its program's from its start on
 }
 """By the field of ``JobSpec``."""

@@ -511,6 +511,11 @@ JOB_FIELDS = (
         "true: never two processes of one task at a time, at the price of a minute without one",
     ),
     Field(
+        "allow_exec",
+        Flag(),
+        "true: its owners and admins may run commands beside its tasks, and copy files; false unless given",
+    ),
+    Field(
         "preempt_within",
         duration(0.1, 600, "5s"),
         "longest grace period of the tasks that it preempts; their own unless given",

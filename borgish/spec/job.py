@@ -328,6 +328,7 @@ class JobSpec(msgspec.Struct, frozen=True):
     # Names of secrets of its user: by the variable of the environment, and by the file that has the value.
     secret_env: dict[str, str] = {}
     secret_files: dict[str, str] = {}
+    allow_exec: bool = False  # whether anybody may run commands beside its tasks, and copy files
 
     @property
     def key(self) -> str:

@@ -251,7 +251,7 @@ def check_secrets(values: Values) -> None:
 
 _OF_PROGRAMS = (
     *("run", "image", "container", "runtime", "group", "ports", "fixed_ports", "env", "workdir", "restart"),
-    *("root", "network", "secret_env", "secret_files"),
+    *("root", "network", "secret_env", "secret_files", "allow_exec"),
     *("stop", "health", "max_runtime", "in", "overrides", "exclusive", "on_exit", "max_failures"),
 )
 """Fields that mean nothing for an envelope without a program."""

@@ -177,6 +177,9 @@ FIELDS = {
     "in": carried("in", None, "room", "alloc"),
     "gang": master_only("gang", after=True, before=False),
     "exclusive": carried("exclusive", False, True, "lease_seconds"),
+    "allow_exec": master_only(
+        "allow_exec", False, True, "the master refuses who may not before a machine is asked"
+    ),
     "preempt_within": master_only(
         "preempt_within", "1s", "2s", "it is the victims' notice, and reaches their machines in a StopOrder"
     ),
