@@ -210,7 +210,9 @@ class Agent:
                 f"{request.task} does not run on machine {self.core.machine} now",
                 "See 'borgctl why' for what it is doing.",
             )
-        output, code, cut = await runtime.exec(key, request.run, request.timeout_seconds, stdin, write)
+        output, code, cut = await runtime.exec(
+            key, request.run, request.timeout_seconds, stdin, write, request.terminal
+        )
         return ExecReply(output, code, cut)
 
     async def logs(self, key: str, *, previous: bool, follow: bool, tail: int) -> AsyncIterator[bytes]:

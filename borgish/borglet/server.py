@@ -33,7 +33,7 @@ from borgish.errors import (
 from borgish.tls.names import PEER, Peer
 from borgish.wire.api import Problem
 from borgish.wire.bounded_http import BoundedHttp, BoundedServer
-from borgish.wire.link import ExecPiece, ExecRequest, PollRequest, attempt_key
+from borgish.wire.link import ExecPiece, ExecReply, ExecRequest, PollRequest, attempt_key
 
 log = logging.getLogger("borglet.server")
 
@@ -45,7 +45,8 @@ T = TypeVar("T")
 
 POLL_BYTES_MAX = 16 * 1024 * 1024
 EXEC_BYTES_MAX = 1024 * 1024
-EXEC_SECONDS_MAX = 3600.0
+EXEC_SECONDS_MAX = 86_400.0
+TERMINAL_SIDE_MAX = 10_000
 STDIN_SECONDS = 5.0  # that a piece of input waits for a command that does not read
 TAIL_LINES_MAX = 100_000
 DIGITS_MAX = 20  # reading thousands of them would take long, and Python refuses
@@ -77,7 +78,7 @@ class BorgletApp:
             ("POST", "/v1/exec/stream"): self._exec_stream,
             ("POST", "/v1/exec/stdin"): self._exec_stdin,
         }
-        self._stdins: dict[tuple[str, str], Stdin] = {}  # of commands, by attempt and session
+        self._stdins: dict[tuple[str, str], Session] = {}  # of commands, by attempt and session
 
     def end(self) -> None:
         """End held polls, streams and commands."""
@@ -128,7 +129,7 @@ class BorgletApp:
         session = attempt_key(request.task, request.attempt, request.program), request.session
         if session in self._stdins:
             raise Conflict("there is a command with this session already")
-        stdin = Stdin() if request.session else None
+        stdin = Session(request.silence_seconds) if request.session else None
         if stdin:
             self._stdins[session] = stdin
         try:
@@ -148,6 +149,10 @@ class BorgletApp:
         stdin = self._stdins.get((key, query.get("session", "")))
         if stdin is None:
             raise NotFound("there is no such command: it has ended, or its task has")
+        stdin.hear()
+        size = _number(query, "rows", TERMINAL_SIDE_MAX), _number(query, "columns", TERMINAL_SIDE_MAX)
+        if all(size):
+            stdin.resize(*size)
         work = asyncio.ensure_future(
             stdin.put(_number(query, "offset", 2**63), data, STDIN_SECONDS, end=query.get("end") == "1")
         )
@@ -187,7 +192,34 @@ class BorgletApp:
                     await asyncio.wait({future})
 
 
-async def _stream_command(agent: Agent, request: ExecRequest, stdin: Stdin | None, send: Send) -> None:
+class Session(Stdin):
+    """The input of a command that is given up when nothing is heard of who began it."""
+
+    def __init__(self, silence_seconds: float) -> None:
+        super().__init__()
+        self._silence_seconds = silence_seconds
+        self._limit: asyncio.Timeout | None = None
+
+    def hear(self) -> None:
+        """Take note that somebody is there."""
+        if self._limit and self._silence_seconds and not self._limit.expired():
+            self._limit.reschedule(asyncio.get_running_loop().time() + self._silence_seconds)
+
+    async def unless_silent(self, work: "asyncio.Future[ExecReply]") -> ExecReply:
+        """Return what some work returns. Raises Unreachable when there was silence for too long before."""
+        try:
+            async with asyncio.timeout(None) as self._limit:
+                self.hear()
+                return await work
+        except TimeoutError:
+            if self._limit is None or not self._limit.expired():
+                raise
+            raise Unreachable(
+                f"the command was ended: nothing was heard of who began it for {self._silence_seconds:g} s"
+            ) from None
+
+
+async def _stream_command(agent: Agent, request: ExecRequest, stdin: Session | None, send: Send) -> None:
     """Run a command, and send lines while it runs. What is wrong from the start is an error, not a line."""
     begun = False
 
@@ -209,8 +241,9 @@ async def _stream_command(agent: Agent, request: ExecRequest, stdin: Stdin | Non
             {running, wanted}, timeout=FIRST_CHUNK_SECONDS, return_when=asyncio.FIRST_COMPLETED
         )
         if not running.done():
-            await line(ExecPiece())  # whoever asked may begin to send input
-        last = ExecPiece(exit_code=(await running).exit_code)
+            await line(ExecPiece(terminal=request.terminal is not None))  # it may begin to send input
+        reply = await (stdin.unless_silent(running) if stdin else running)
+        last = ExecPiece(exit_code=reply.exit_code)
     except BorgishError as error:
         if not begun:
             raise
@@ -228,6 +261,12 @@ async def _exec_asked(scope: Scope, receive: Receive) -> ExecRequest:
     request = _decode(await _body(scope, receive, EXEC_BYTES_MAX), _exec_request)
     if not request.run or not 0 < request.timeout_seconds <= EXEC_SECONDS_MAX:
         raise Invalid(f"exec needs a command, and a timeout of at most {EXEC_SECONDS_MAX:.0f} s")
+    if request.terminal and not (
+        request.session
+        and 0 < request.terminal.rows <= TERMINAL_SIDE_MAX
+        and 0 < request.terminal.columns <= TERMINAL_SIDE_MAX
+    ):
+        raise Invalid(f"a terminal needs a session, and 1 to {TERMINAL_SIDE_MAX} rows and columns")
     return request
 
 

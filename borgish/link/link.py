@@ -198,9 +198,17 @@ class Link:
             yield part.body
 
     async def exec_stdin(
-        self, machine: str, request: ExecRequest, offset: int, data: bytes, *, end: bool
+        self,
+        machine: str,
+        request: ExecRequest,
+        offset: int,
+        data: bytes,
+        *,
+        end: bool,
+        size: tuple[int, int] = (0, 0),
     ) -> StdinReply:
-        """Pass a piece of input to the command with the same session."""
+        """Pass a piece of input to the command with the same session, and the size of its terminal, rows and
+        columns, where that is another now."""
         query = urlencode(
             {
                 "task": request.task,
@@ -209,6 +217,8 @@ class Link:
                 "session": request.session,
                 "offset": offset,
                 "end": int(end),
+                "rows": size[0],
+                "columns": size[1],
             }
         )
         path = f"/v1/exec/stdin?{query}"

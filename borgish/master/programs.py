@@ -8,7 +8,7 @@ from borgish.link.link import Link
 from borgish.master.core import Core
 from borgish.master.turn import Turn
 from borgish.vocabulary import JobKind, State, split_task_name
-from borgish.wire.link import ExecReply, ExecRequest, StdinReply
+from borgish.wire.link import ExecReply, ExecRequest, StdinReply, Terminal
 
 
 class Programs:
@@ -59,20 +59,38 @@ class Programs:
         return await self._link.exec(found.machine, request)
 
     async def exec_stream(
-        self, task: str, run: tuple[str, ...], timeout_seconds: float, program: str, session: str
+        self,
+        task: str,
+        run: tuple[str, ...],
+        timeout_seconds: float,
+        program: str,
+        session: str,
+        *,
+        terminal: Terminal | None = None,
+        silence_seconds: float = 0.0,
     ) -> AsyncIterator[bytes]:
         """Run a command beside a running task, and return what is to be told while it runs."""
         found = await self._running(task, program)
-        request = ExecRequest(task, found.attempt, run, timeout_seconds, program, session)
+        request = ExecRequest(
+            task, found.attempt, run, timeout_seconds, program, session, terminal, silence_seconds
+        )
         return self._link.exec_stream(found.machine, request)
 
     async def exec_stdin(
-        self, task: str, program: str, session: str, offset: int, data: bytes, *, end: bool
+        self,
+        task: str,
+        program: str,
+        session: str,
+        offset: int,
+        data: bytes,
+        *,
+        end: bool,
+        size: tuple[int, int] = (0, 0),
     ) -> StdinReply:
         """Pass a piece of input to a command that was begun with the same session."""
         found = await self._running(task, program)
         request = ExecRequest(task, found.attempt, (), program=program, session=session)
-        return await self._link.exec_stdin(found.machine, request, offset, data, end=end)
+        return await self._link.exec_stdin(found.machine, request, offset, data, end=end, size=size)
 
     async def _running(self, task: str, program: str) -> Task:
         found = await self._task(task, program)

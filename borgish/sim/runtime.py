@@ -16,7 +16,7 @@ from borgish.errors import NotFound
 from borgish.sim.faults import FaultInjector
 from borgish.sim.loop import VirtualLoop, process_here
 from borgish.vocabulary import Runtime
-from borgish.wire.link import AttemptSpec, Exit, Usage, main_key
+from borgish.wire.link import AttemptSpec, Exit, Terminal, Usage, main_key
 
 START_SECONDS = 0.002
 STOP_SECONDS = 0.02
@@ -295,8 +295,9 @@ class SimRuntime:
         timeout_seconds: float,
         stdin: Input | None = None,
         write: Write | None = None,
+        terminal: Terminal | None = None,
     ) -> tuple[bytes, int, bool]:
-        del run, timeout_seconds, stdin, write
+        del run, timeout_seconds, stdin, write, terminal
         await self._answers()
         return b"", int(self._programs.is_sick(key)), False
 

@@ -355,11 +355,20 @@ class JoinReply(msgspec.Struct, frozen=True, omit_defaults=True):
     authorities: str = ""
 
 
+class Terminal(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The terminal that a command gets: its size in characters, and its kind as ``TERM`` has it."""
+
+    rows: int = 24
+    columns: int = 80
+    kind: str = "xterm"
+
+
 class ExecRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     """Run a command beside a task: ``POST /v1/exec`` on the borglet, in its folder, limits, environment.
 
     ``POST /v1/exec/stream`` answers with lines of ``ExecPiece`` while it runs, and the body of each
-    ``POST /v1/exec/stdin`` with the same session is passed to it.
+    ``POST /v1/exec/stdin`` with the same session is passed to it; ``rows`` and ``columns`` there are a new
+    size of its terminal.
     """
 
     task: str
@@ -368,6 +377,8 @@ class ExecRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     timeout_seconds: float = 60.0
     program: str = ""  # beside which of the task's programs; "": the main one
     session: str = ""  # names its input; "": it has none
+    terminal: Terminal | None = None  # it has one, and both streams go there; None: pipes
+    silence_seconds: float = 0.0  # it ends when nothing of its session was heard for so long; 0: never
 
 
 class ExecPiece(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -377,6 +388,7 @@ class ExecPiece(msgspec.Struct, frozen=True, omit_defaults=True):
     output: bytes = b""
     exit_code: int | None = None
     error: str = ""
+    terminal: bool = False  # it has one; a borglet that knows of none says nothing
 
 
 class StdinReply(msgspec.Struct, frozen=True):

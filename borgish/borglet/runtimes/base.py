@@ -16,9 +16,12 @@ import msgspec
 
 from borgish.errors import BorgishError
 from borgish.vocabulary import Runtime
-from borgish.wire.link import AttemptSpec, Exit, Usage
+from borgish.wire.link import AttemptSpec, Exit, Terminal, Usage
 
 Write = Callable[[bytes], Awaitable[None]]
+
+END_TYPED = b"\x04"
+"""Control-D: how the end of the input is said to a terminal."""
 
 HELD = "held"
 """What is said of a part of the confinement that is as it should be; anything else is the reason why not."""
@@ -50,6 +53,10 @@ class Input(Protocol):
 
     def pieces(self) -> AsyncIterator[bytes]:
         """Yield it as it comes, to its end. Asking for the first piece signals that the command has begun."""
+        ...
+
+    def sizes(self) -> AsyncIterator[tuple[int, int]]:
+        """Yield the rows and columns of its terminal each time that these change; never ends."""
         ...
 
     def close(self) -> None:
@@ -113,11 +120,14 @@ class TaskRuntime(Protocol):
         timeout_seconds: float,
         stdin: Input | None = None,
         write: Write | None = None,
+        terminal: Terminal | None = None,
     ) -> tuple[bytes, int, bool]:
         """Run a command beside the task; return output (at most 1 MiB), exit code, whether it was cut.
 
         With ``stdin`` it reads that, else nothing. With ``write`` all output goes there as it comes, and
-        none is returned.
+        none is returned. With a ``terminal`` it leads a session that has one, and the end of ``stdin`` is
+        typed as Control-D. Whatever it started ends with it; of a command in a container, where it was given
+        up, or has ``write``.
         """
         ...
 

@@ -1,19 +1,23 @@
 """Commands that people run beside a task: their output, bounded, their input, and how they ended."""
 
 import asyncio
+import errno
+import fcntl
 import os
 import signal
+import struct
+import termios
 from collections.abc import AsyncIterator
 from contextlib import ExitStack
 from io import FileIO
 from typing import Any
 
-from borgish.borglet.runtimes.base import Input, Write
+from borgish.borglet.runtimes.base import END_TYPED, Input, Write
 from borgish.borglet.runtimes.processes import signal_process
 from borgish.borglet.runtimes.starter import start_failed
 from borgish.borglet.runtimes.zygote import Answer, Zygote, read_some, writable
 from borgish.errors import Conflict, Invalid, Unreachable
-from borgish.wire.link import StdinReply
+from borgish.wire.link import StdinReply, Terminal
 
 OUTPUT_BYTES_MAX = 1024**2
 NOT_STARTED = 127
@@ -26,6 +30,7 @@ async def run_beside(
     timeout_seconds: float,
     stdin: Input | None = None,
     write: Write | None = None,
+    terminal: Terminal | None = None,
 ) -> tuple[bytes, int, bool]:
     """Run a command; return its output (both streams), exit code (128 + n for a signal), whether it was cut.
 
@@ -35,30 +40,62 @@ async def run_beside(
     """
     if not command["argv"]:
         raise Invalid("no command to run", "name one after the task")
-    with ExitStack() as pipes, ExitStack() as theirs:
-        read, write_end = os.pipe()
-        pipes.callback(os.close, read)
-        theirs.callback(os.close, write_end)
-        fds = [write_end]
-        feed = None
-        if stdin:
-            read_end, feed_end = os.pipe()
-            theirs.callback(os.close, read_end)
-            feed = pipes.enter_context(FileIO(feed_end, "w"))  # closed here or where the input ends
-            fds.append(read_end)
+    with ExitStack() as ours, ExitStack() as theirs:
+        made = _make_terminal if terminal else _make_pipes
+        read, feed, fds = made(ours, theirs, with_input=stdin is not None)
+        if terminal:
+            command = command | {"terminal": True}
+            _set_size(read, terminal.rows, terminal.columns)
         try:
             answer = await zygote.ask(command | {"role": "exec"}, *fds)
         except OSError as error:
             raise Unreachable(f"cannot start a command: {error.strerror or error}", "try again") from error
         theirs.close()
-        pipes.callback(answer.close)
-        feeding = asyncio.create_task(_feed(feed, stdin)) if stdin and feed else None
+        ours.callback(answer.close)
+        beside = [_feed(feed, stdin, END_TYPED if terminal else b"")] if stdin and feed else []
+        beside += [_follow_size(read, stdin)] if stdin and terminal else []
+        working = [asyncio.create_task(work) for work in beside]
         try:
             return await _attend(command["argv"][0], answer, read, timeout_seconds, write)
         finally:
-            if feeding:
-                feeding.cancel()
-                await asyncio.gather(feeding, return_exceptions=True)
+            for work in working:
+                work.cancel()
+            await asyncio.gather(*working, return_exceptions=True)
+
+
+def _make_pipes(
+    ours: ExitStack, theirs: ExitStack, *, with_input: bool
+) -> tuple[int, FileIO | None, list[int]]:
+    """Return where output is read, what takes input, and what the command gets: its output, its input."""
+    read, write_end = os.pipe()
+    ours.callback(os.close, read)
+    theirs.callback(os.close, write_end)
+    if not with_input:
+        return read, None, [write_end]
+    read_end, feed_end = os.pipe()
+    theirs.callback(os.close, read_end)
+    # Closed here or where the input ends.
+    return read, ours.enter_context(FileIO(feed_end, "w")), [write_end, read_end]
+
+
+def _make_terminal(
+    ours: ExitStack, theirs: ExitStack, *, with_input: bool
+) -> tuple[int, FileIO | None, list[int]]:
+    """Return the same of a terminal. The command's side of it is all that a task ever gets of it."""
+    read, side = os.openpty()
+    ours.callback(os.close, read)
+    theirs.callback(os.close, side)
+    feed = ours.enter_context(FileIO(os.dup(read), "w")) if with_input else None
+    return read, feed, [side, side]
+
+
+def _set_size(terminal: int, rows: int, columns: int) -> None:
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+
+async def _follow_size(terminal: int, stdin: Input) -> None:
+    async for rows, columns in stdin.sizes():
+        _set_size(terminal, rows, columns)
 
 
 async def _attend(
@@ -87,10 +124,20 @@ async def _attend(
     return kept, code if code >= 0 else 128 - code, cut
 
 
+async def _read_output(fd: int) -> bytes:
+    """Return some output, b"" at its end, which a terminal that nobody has any more shows as an error."""
+    try:
+        return await read_some(fd)
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+        return b""
+
+
 async def _read_bounded(output: int) -> tuple[bytes, bool]:
     """Read to the end, keep the beginning; a command must not wait for what nobody will see."""
     kept, cut = bytearray(), False
-    while data := await read_some(output):
+    while data := await _read_output(output):
         room = OUTPUT_BYTES_MAX - len(kept)
         cut = cut or len(data) > room
         kept += data[:room]
@@ -99,28 +146,34 @@ async def _read_bounded(output: int) -> tuple[bytes, bool]:
 
 async def _pass_on(output: int, write: Write) -> tuple[bytes, bool]:
     """Read to the end, as fast as it is taken."""
-    while data := await read_some(output):
+    while data := await _read_output(output):
         await write(data)
     return b"", False
 
 
-async def _feed(pipe: FileIO, stdin: Input) -> None:
-    """Write what comes to a command's input, as fast as it reads, and close it at the end."""
+async def _feed(pipe: FileIO, stdin: Input, last: bytes) -> None:
+    """Write what comes to a command's input, as fast as it reads, then ``last``, and close it."""
     os.set_blocking(pipe.fileno(), False)
     try:
         async for data in stdin.pieces():
-            rest = memoryview(data)
-            while rest:
-                written = pipe.write(rest)
-                if written is None:  # it is full
-                    await writable(pipe.fileno())
-                else:
-                    rest = rest[written:]
-    except BrokenPipeError:
-        pass  # it reads no more, which is for it to decide
+            await _write_all(pipe, data)
+        await _write_all(pipe, last)
+    except OSError as error:
+        if error.errno not in (errno.EPIPE, errno.EIO):  # it reads no more, which is for it to decide
+            raise
     finally:
         stdin.close()
         pipe.close()
+
+
+async def _write_all(pipe: FileIO, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        written = pipe.write(rest)
+        if written is None:  # it is full
+            await writable(pipe.fileno())
+        else:
+            rest = rest[written:]
 
 
 async def _refused(name: str, answer: dict[str, Any], write: Write | None) -> tuple[bytes, int, bool]:
@@ -150,6 +203,20 @@ class Stdin:
         self._received = 0
         self._ended = False
         self._closed = False
+        self._size = (0, 0)
+        self._resized = asyncio.Event()
+
+    def resize(self, rows: int, columns: int) -> None:
+        """Let its terminal have another size; of several that come at once only the last counts."""
+        self._size = rows, columns
+        self._resized.set()
+
+    async def sizes(self) -> AsyncIterator[tuple[int, int]]:
+        """Yield the size of its terminal, rows and columns, each time that it changes; never ends."""
+        while True:
+            await self._resized.wait()
+            self._resized.clear()
+            yield self._size
 
     async def put(self, offset: int, data: bytes, wait_seconds: float, *, end: bool) -> StdinReply:
         """Take a piece that begins at ``offset``, and return how much was taken so far.

@@ -37,7 +37,7 @@ from borgish.borglet.runtimes.secrets import NO_SECRETS, SecretFolders
 from borgish.clock import Clock, SystemClock
 from borgish.errors import Conflict, Unreachable
 from borgish.vocabulary import Runtime
-from borgish.wire.link import AttemptSpec, Usage, split_attempt_key
+from borgish.wire.link import AttemptSpec, Terminal, Usage, split_attempt_key
 
 LOOK_SECONDS = 5.0
 GONE_STATUS = (404, 409)  # no such container; it does not run
@@ -230,6 +230,7 @@ class DockerRuntime:
         timeout_seconds: float,
         stdin: Input | None = None,
         write: Write | None = None,
+        terminal: Terminal | None = None,
     ) -> tuple[bytes, int, bool]:
         """As in the protocol. Raises Conflict when the task does not run, Unreachable."""
         container = self._inventory.latest.get(key)
@@ -238,7 +239,7 @@ class DockerRuntime:
         if container.has_secret_env:
             run = (*WITH_SECRET_ENV, *run)
         try:
-            return await run_beside(self._engine, container.id, run, timeout_seconds, stdin, write)
+            return await run_beside(self._engine, container.id, run, timeout_seconds, stdin, write, terminal)
         except APIError as error:
             raise Conflict(f"{key} takes no command now ({error.explanation})") from None
 

@@ -6,7 +6,6 @@ mostly streams.
 """
 
 import asyncio
-import os
 import signal
 import socket
 import threading
@@ -23,8 +22,10 @@ import requests
 from docker.errors import APIError, DockerException
 from docker.utils import kwargs_from_env
 
-from borgish.borglet.runtimes.base import Input, Write
+from borgish.borglet.runtimes.base import END_TYPED, Input, Write
+from borgish.borglet.runtimes.processes import family, signal_process, snapshot
 from borgish.errors import Unreachable
+from borgish.wire.link import Terminal
 
 T = TypeVar("T")
 
@@ -48,6 +49,9 @@ SILENT_HINT = "Look at it with `docker info`. Containers that run go on running.
 OUTPUT_BYTES_MAX = 1024**2
 TIMED_OUT_CODE = 124  # as timeout(1) has it
 END_LOOK_SECONDS = 0.02
+RESIZE_TRIES = 50  # a second of such looks
+KILL_ROUNDS_MAX = 100
+READ_BYTES = 64 * 1024
 FRAME_HEAD_BYTES = 8  # which stream, and how many bytes follow
 
 
@@ -188,8 +192,9 @@ async def _within(threads: Executor, call: Callable[[], T], what: str) -> T:
 class Attached:
     """The streams of a command that was begun with its input open. Calls block; each side has its thread."""
 
-    def __init__(self, raw: Any) -> None:
+    def __init__(self, raw: Any, *, terminal: bool = False) -> None:
         """``raw`` is what ``exec_start(socket=True)`` returns."""
+        self._terminal = terminal
         self._socket = getattr(raw, "_sock", raw)  # a SocketIO's; with TLS it is the socket itself
         self._response = raw._response
         # Reading the head of the answer may have read ahead: the first output is in this buffer then.
@@ -197,6 +202,10 @@ class Attached:
 
     def __next__(self) -> bytes:
         """Return some output. Raises StopIteration at its end."""
+        if self._terminal:  # one stream, as it comes
+            if said := bytes(self._reader.read1(READ_BYTES)):
+                return said
+            raise StopIteration
         size = 0
         while not size:
             head = self._reader.read(FRAME_HEAD_BYTES)
@@ -211,8 +220,11 @@ class Attached:
         self._socket.sendall(data)
 
     def end(self) -> None:
-        """Close its input. Raises OSError when it has ended."""
-        self._socket.shutdown(socket.SHUT_WR)
+        """Close its input; a terminal's end is typed. Raises OSError when it has ended."""
+        if self._terminal:
+            self._socket.sendall(END_TYPED)
+        else:
+            self._socket.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
         """Let go. Who blocks in another thread is woken."""
@@ -228,18 +240,23 @@ async def run_beside(
     timeout_seconds: float,
     stdin: Input | None = None,
     write: Write | None = None,
+    terminal: Terminal | None = None,
 ) -> tuple[bytes, int, bool]:
     """Run a command; return its output, its exit code, and whether output or time was cut.
 
-    With ``write`` all output goes there, and none is returned.
+    With ``write`` all output goes there, and none is returned; what the command left behind is killed then.
     """
-    more = {"stdin": True} if stdin else {}
+    more: dict[str, Any] = {"stdin": True} if stdin else {}
+    if terminal:
+        more |= {"tty": True, "environment": {"TERM": terminal.kind}}
     made = await engine.slow(
         lambda client: client.exec_create(container, list(command), **more), "make a command"
     )
     attached: asyncio.Future[Attached] = asyncio.get_running_loop().create_future()
-    feeding = asyncio.create_task(_feed(engine, attached, stdin)) if stdin else None
-    start = _attach(made["Id"], attached) if stdin else _stream(made["Id"])
+    beside = [asyncio.create_task(_feed(engine, attached, stdin))] if stdin else []
+    if stdin and terminal:
+        beside.append(asyncio.create_task(_follow_size(engine, made["Id"], attached, stdin, terminal)))
+    start = _attach(made["Id"], attached, terminal=terminal is not None) if stdin else _stream(made["Id"])
     output = bytearray()
     size = 0
     try:
@@ -259,9 +276,11 @@ async def run_beside(
             await _end(engine, container, made["Id"])
         raise
     finally:
-        if feeding:
-            feeding.cancel()
-            await asyncio.gather(feeding, return_exceptions=True)
+        for work in beside:
+            work.cancel()
+        await asyncio.gather(*beside, return_exceptions=True)
+    if write:  # not for each probe of a health: it looks at all processes
+        await _end(engine, container, made["Id"])
     return bytes(output), code, size > len(output)
 
 
@@ -269,7 +288,9 @@ def _stream(command: str) -> Callable[[Client], Any]:
     return lambda client: client.exec_start(command, stream=True)
 
 
-def _attach(command: str, attached: "asyncio.Future[Attached]") -> Callable[[Client], Attached]:
+def _attach(
+    command: str, attached: "asyncio.Future[Attached]", *, terminal: bool
+) -> Callable[[Client], Attached]:
     loop = asyncio.get_running_loop()
 
     def give(made: Attached) -> None:
@@ -277,11 +298,31 @@ def _attach(command: str, attached: "asyncio.Future[Attached]") -> Callable[[Cli
             attached.set_result(made)
 
     def start(client: Client) -> Attached:
-        made = Attached(client.exec_start(command, socket=True))
+        made = Attached(client.exec_start(command, socket=True, tty=terminal), terminal=terminal)
         loop.call_soon_threadsafe(give, made)
         return made
 
     return start
+
+
+async def _follow_size(
+    engine: Engine, command: str, attached: "asyncio.Future[Attached]", stdin: Input, first: Terminal
+) -> None:
+    """Give its terminal the size that is asked for. It has none before the engine has started it."""
+    await asyncio.wait({attached})
+    await _resize(engine, command, first.rows, first.columns)
+    async for rows, columns in stdin.sizes():
+        await _resize(engine, command, rows, columns)
+
+
+async def _resize(engine: Engine, command: str, rows: int, columns: int) -> None:
+    for _ in range(RESIZE_TRIES):
+        try:
+            await engine.quick(lambda client: client.exec_resize(command, height=rows, width=columns))
+        except (APIError, Unreachable):  # it is about to begin, or has ended
+            await asyncio.sleep(END_LOOK_SECONDS)
+        else:
+            return
 
 
 async def _feed(engine: Engine, attached: "asyncio.Future[Attached]", stdin: Input) -> None:
@@ -307,12 +348,31 @@ async def _exit_code(engine: Engine, command: str) -> int:
 
 
 async def _end(engine: Engine, container: str, command: str) -> None:
-    """The engine has no call that ends a command; on this machine its process can be named."""
+    """The engine has no call that ends a command; on this machine its processes can be named: its own, those
+    of its session, and what descends from them."""
 
     def pid_of(client: Client) -> int:
         return int(client.exec_inspect(command)["Pid"])
 
-    pid = await engine.quick(pid_of)
-    with suppress(OSError):
-        if pid and container in (Path("/proc") / str(pid) / "cgroup").read_text():
-            os.kill(pid, signal.SIGKILL)
+    if pid := await engine.quick(pid_of):
+        await asyncio.to_thread(_kill_command, container, pid)
+
+
+def _kill_command(container: str, leader: int) -> None:
+    """Kill until nothing is found any more: who forks is found the next time."""
+    for _ in range(KILL_ROUNDS_MAX):
+        processes = snapshot()
+        found = family(processes, [leader], leader).values()
+        there = [it for it in (*found, processes.get(leader)) if it and _is_in(container, it.pid)]
+        if not there:
+            return
+        for process in there:
+            with suppress(PermissionError):  # a borglet that is not root may use an engine all the same
+                signal_process(process.pid, process.ticks, signal.SIGKILL)
+
+
+def _is_in(container: str, pid: int) -> bool:
+    try:
+        return container in (Path("/proc") / str(pid) / "cgroup").read_text()
+    except OSError:
+        return False

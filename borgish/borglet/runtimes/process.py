@@ -47,7 +47,7 @@ from borgish.borglet.runtimes.zygote import Zygote
 from borgish.clock import Clock, SystemClock
 from borgish.errors import Conflict
 from borgish.vocabulary import Runtime
-from borgish.wire.link import AttemptSpec, Usage, main_key, split_attempt_key
+from borgish.wire.link import AttemptSpec, Terminal, Usage, main_key, split_attempt_key
 
 LOOK_SECONDS = 1.0
 WRITTEN = ("work", "tmp")  # the folders of a run into which its programs write
@@ -262,6 +262,7 @@ class ProcessRuntime:
         timeout_seconds: float,
         stdin: Input | None = None,
         write: Write | None = None,
+        terminal: Terminal | None = None,
     ) -> tuple[bytes, int, bool]:
         """Run a command in the task's folder, environment and limits. Raises Conflict when it is not up."""
         known = self._known.get(key)
@@ -269,10 +270,11 @@ class ProcessRuntime:
         if known is None or program is None or known.state.exit is not None:
             raise Conflict(f"{key} does not run here", "look at the task: it may have ended or moved")
         record = known.record
-        request = self._starter.command(run, program.env, program.workdir)
+        env = program.env | ({"TERM": terminal.kind} if terminal else {})
+        request = self._starter.command(run, env, program.workdir)
         request |= {"groups": record.groups, "inside": record.inside, "init": record.init}
         request["secret_env"] = program.secret_env
-        return await run_beside(self._zygote, request, timeout_seconds, stdin, write)
+        return await run_beside(self._zygote, request, timeout_seconds, stdin, write, terminal)
 
     # Watching
 

@@ -2,8 +2,13 @@
 read, what is read of them, how they end."""
 
 import asyncio
+import os
+from collections.abc import Iterator
+
+import psutil
 
 from borgish.borglet.runtimes.commands import Stdin
+from borgish.wire.link import Terminal
 from tests.contract.runtime.suite import DEADLINE_SECONDS, Program, RuntimeCase, Watched
 
 
@@ -97,3 +102,107 @@ class CommandContract:
         many = ("sh", "-c", "head -c 3000000 /dev/zero")
         output, _, cut = await opened.runtime.exec(spec.key, many, DEADLINE_SECONDS)
         assert (len(output), cut) == (1024**2, True)
+
+    async def test_a_command_has_the_terminal_that_was_asked_for(
+        self, runtime_case: RuntimeCase, opened: Watched
+    ) -> None:
+        """Its size, also when that changes, its kind, and keys that are signals."""
+        spec = runtime_case.spec(Program())
+        await opened.runtime.start(spec, 1)
+        seen = Seen()
+        script = (
+            'size() { until [ "$(stty size)" = "$1" ]; do sleep 0.02; done; }; size \'30 100\'; '
+            "echo kind $TERM $(id -u) $(stat -L -c %u /proc/self/fd/0); size '50 120'; echo resized; "
+            "read -r line; echo got $line; cat; exit 7"
+        )
+        terminal = Terminal(30, 100, "vt100")
+        running = asyncio.create_task(
+            opened.runtime.exec(
+                spec.key, ("sh", "-c", script), DEADLINE_SECONDS, seen.stdin, seen.write, terminal
+            )
+        )
+        await seen.until(b"kind vt100")
+        seen.stdin.resize(50, 120)
+        await seen.until(b"resized")
+        await pass_on(seen.stdin, 0, b"word\n")
+        said = await seen.until(b"got word\r\n")
+        await pass_on(seen.stdin, 5, b"", end=True)
+        assert await running == (b"", 7, False)
+        kind, user, owner = said.partition(b"kind ")[2].split()[:3]
+        assert (kind, user) == (b"vt100", owner), "the terminal is its user's"
+
+    async def test_the_keys_of_a_terminal_are_signals(
+        self, runtime_case: RuntimeCase, opened: Watched
+    ) -> None:
+        spec = runtime_case.spec(Program())
+        await opened.runtime.start(spec, 1)
+        seen = Seen()
+        command = (
+            "sh",
+            "-c",
+            "trap 'echo interrupted; exit 8' INT; echo ready; while :; do sleep 0.02; done",
+        )
+        running = asyncio.create_task(
+            opened.runtime.exec(spec.key, command, DEADLINE_SECONDS, seen.stdin, seen.write, Terminal())
+        )
+        await seen.until(b"ready")
+        await pass_on(seen.stdin, 0, b"\x03")
+        assert await running == (b"", 8, False)
+        assert b"interrupted" in seen.all
+
+    async def test_what_a_command_started_ends_with_it(
+        self, runtime_case: RuntimeCase, opened: Watched
+    ) -> None:
+        """However it ends: by itself, or since nobody wants it any more."""
+        spec = runtime_case.spec(Program())
+        await opened.runtime.start(spec, 1)
+        mark = str(10_000_000 + os.getpid())
+        script = f"sleep {mark} & sleep {mark} & echo begun; [ $0 = stay ] || exit 3; wait"
+        for terminal in (None, Terminal()):
+            seen = Seen()
+            command = ("sh", "-c", script, "go")
+            said = await opened.runtime.exec(
+                spec.key, command, DEADLINE_SECONDS, seen.stdin, seen.write, terminal
+            )
+            assert said == (b"", 3, False)
+            await gone(mark)
+            seen = Seen()
+            command = ("sh", "-c", script, "stay")
+            staying = asyncio.create_task(
+                opened.runtime.exec(spec.key, command, DEADLINE_SECONDS, seen.stdin, seen.write, terminal)
+            )
+            await seen.until(b"begun")
+            staying.cancel()
+            await asyncio.wait({staying})
+            await gone(mark)
+
+
+async def gone(mark: str) -> None:
+    """Wait until no process of this machine has the mark in its command line."""
+    async with asyncio.timeout(DEADLINE_SECONDS):
+        while any(mark in word for words in command_lines() for word in words):
+            await asyncio.sleep(0.02)
+
+
+def command_lines() -> Iterator[list[str]]:
+    return (process.info["cmdline"] or [] for process in psutil.process_iter(["cmdline"]))
+
+
+class Seen:
+    """Somebody at a terminal: what is passed on, and what was seen."""
+
+    def __init__(self) -> None:
+        self.stdin = Stdin()
+        self.all = b""
+        self._pieces: asyncio.Queue[bytes] = asyncio.Queue()
+
+    async def write(self, output: bytes) -> None:
+        self.all += output
+        await self._pieces.put(output)
+
+    async def until(self, words: bytes) -> bytes:
+        """Wait until the words were written, and return all up to there and a bit more."""
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            while words not in self.all:
+                await self._pieces.get()
+        return self.all

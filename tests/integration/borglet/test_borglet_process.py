@@ -10,6 +10,7 @@ import threading
 from pathlib import Path
 
 import msgspec
+import psutil
 import pytest
 
 from borgish.borglet.core import HOLD_SECONDS_MAX
@@ -150,6 +151,42 @@ def test_what_cannot_start_says_why_and_probes_decide_on_health(borglet: Borglet
     assert failed.ended is Ending.FAIL
     assert "nosuchcommand" in failed.reason
     assert master.until(probed, lambda r: r.phase is Phase.HEALTHY).restarts == 0
+
+
+def test_a_command_ends_when_nothing_is_heard_of_who_began_it(borglet: Borglet, master: Master) -> None:
+    key = master.place(make_spec("exec sleep 600"))
+    master.until(key, up)
+    asked = {"task": "ann/web/0", "attempt": 7, "run": ["cat"], "session": "s", "silence_seconds": 0.3}
+    status, body = master.call("POST", "/v1/exec/stream", json.dumps(asked).encode())
+    assert status == 200
+    assert "nothing was heard" in json.loads(body.splitlines()[-1])["error"]
+    wrong = asked | {"terminal": {"rows": 0}}
+    assert master.call("POST", "/v1/exec/stream", json.dumps(wrong).encode())[0] == 400
+
+
+def test_a_command_ends_with_its_borglet(borglet: Borglet, master: Master) -> None:
+    """Also when that is killed, and the programs of tasks go on."""
+    key = master.place(make_spec("exec sleep 600"))
+    master.until(key, up)
+    mark = str(40_000_000 + os.getpid())
+    script = f"sleep {mark} & sleep {mark}"
+    asked = {"task": "ann/web/0", "attempt": 7, "run": ["sh", "-c", script], "session": "s"}
+
+    def ask() -> None:
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            master.call("POST", "/v1/exec/stream", json.dumps(asked).encode())
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    wait_until(lambda: len(_marked(mark)) >= 3, "its processes")
+    borglet.end(signal.SIGKILL)
+    asking.join()
+    wait_until(lambda: not _marked(mark), "their end")
+
+
+def _marked(mark: str) -> list[int]:
+    found = psutil.process_iter(["pid", "cmdline"])
+    return [it.info["pid"] for it in found if any(mark in word for word in it.info["cmdline"] or [])]
 
 
 def test_exec_and_refusals_over_http(borglet: Borglet, master: Master) -> None:

@@ -27,6 +27,7 @@ from borgish.borglet.runtimes.confinement import ConfineRules
 from borgish.borglet.runtimes.process import ProcessRuntime
 from borgish.borglet.runtimes.zygote import zygote_text
 from borgish.vocabulary import Runtime
+from borgish.wire.link import Terminal
 from tests.contract.runtime.suite import Watched, attempt_spec, text
 
 state, uid, interpreter, forbidden = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
@@ -52,6 +53,8 @@ async def main():
     await runtime.start(spec, 1)
     await watched.has_said(spec.key, b"lib/mine")
     beside, code, _ = await runtime.exec(spec.key, ("sh", "-c", LOOK), 60)
+    look = ("sh", "-c", "stty size; tty -s < /dev/tty && echo own")
+    assert (await runtime.exec(spec.key, look, 60, terminal=Terminal(30, 100)))[0] == b"30 100\\r\\nown\\r\\n"
     await runtime.kill(spec.key)
     ended = await watched.end_of(spec.key)
     said = await text(runtime.logs(spec.key, previous=False, follow=False, tail=0))

@@ -27,6 +27,7 @@ from borgish.wire.link import (
     PollReply,
     PollRequest,
     StopOrder,
+    Terminal,
     Usage,
 )
 
@@ -106,6 +107,7 @@ class MadeUp:
         timeout_seconds: float,
         stdin: Input | None = None,
         write: Write | None = None,
+        terminal: Terminal | None = None,
     ) -> tuple[bytes, int, bool]:
         return b"said", 0, False
 

@@ -20,7 +20,7 @@ class SlowClient:
         return {"Id": "command"}
 
     def exec_inspect(self, _command: str) -> dict[str, Any]:
-        return {"Running": next(self._seen), "ExitCode": 6, "Pid": 0}
+        return {"Running": next(self._seen, False), "ExitCode": 6, "Pid": 0}
 
 
 class SlowEngine:

@@ -19,7 +19,7 @@ prctl = ctypes.CDLL(None).prctl
 
 
 class Trouble(Exception):
-    """A step of a start that failed: ``stage`` is folder, group, workdir, command, fork or lease."""
+    """A step of a start that failed: folder, group, workdir, terminal, command, fork or lease."""
 
     def __init__(self, stage: str, code: int, text: str) -> None:
         super().__init__(stage, code, text)

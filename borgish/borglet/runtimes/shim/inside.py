@@ -185,7 +185,8 @@ def restrict(inside: Request, outputs: tuple[int, ...]) -> None:
     with stage("confine.uid"):
         if uid >= 0:
             for fd in outputs:
-                if stat.S_ISFIFO(os.fstat(fd).st_mode):  # and no device of the machine, as a probe has
+                # And no device of the machine, as a probe has; the terminal of a command is its own.
+                if stat.S_ISFIFO(os.fstat(fd).st_mode) or os.isatty(fd):
                     os.fchown(fd, uid, gid)
             os.setgroups([])
             os.setresgid(gid, gid, gid)

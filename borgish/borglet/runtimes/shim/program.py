@@ -1,10 +1,12 @@
 """A program from the fork to its first instruction, and to the end of all that it left behind."""
 
 import contextlib
+import fcntl
 import json
 import os
 import resource
 import signal
+import termios
 import time
 from collections.abc import Callable
 from typing import Any
@@ -60,6 +62,9 @@ def prepare(request: Request, output: int, stdin: int, init: Init | None) -> Non
         os.dup2(stdin, 0)
     for fd in (1, 2):
         os.dup2(output, fd)
+    if request.get("terminal"):
+        with stage("terminal"):
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     for number in IGNORED_HERE:
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())

@@ -287,12 +287,16 @@ def attend_command(
     os.close(output)
     if stdin >= 0:
         os.close(stdin)  # or whoever writes would not notice that the command has closed it
+    poll = select.poll()
+    poll.register(wake, select.POLLIN)
+    poll.register(answer, 0)  # an error of it comes anyway: whoever asked is gone, so the command is to end
     status = None
-    while status is None:
-        select.select([wake], [], [])
+    while status is None and all(fd == wake for fd, _ in poll.poll()):
         os.read(wake, CHUNK_BYTES)
         status, _ = reap(pid)
     sweep_children([])
+    if status is None:
+        return
     reply(answer, {"code": os.waitstatus_to_exitcode(status)})
 
 
