@@ -16,6 +16,7 @@ from borgish.api.checkpoints import CHECKPOINTS
 from borgish.api.crons import CRONS
 from borgish.api.drains import DRAINS
 from borgish.api.errors import on_borgish_error, on_framework_error, on_unforeseen_error
+from borgish.api.exec import COMMANDS
 from borgish.api.history import HISTORY
 from borgish.api.job_parser import JobParser
 from borgish.api.jobs import JOBS
@@ -36,7 +37,19 @@ from borgish.errors import BorgishError
 from borgish.vocabulary import JSON_BYTES_MAX
 
 OF_THE_CELL = (*AUTHORITY, *MACHINES, *DRAINS, *QUOTAS, *BUDGETS, *ACCESS, *SECRETS, *AUDIT)
-ROUTES = (*STATUS, *JOBS, *APPS, *CRONS, *TASKS, *OF_THE_CELL, *HISTORY, *WATCH, *CHECKPOINTS, show_openapi)
+ROUTES = (
+    *STATUS,
+    *JOBS,
+    *APPS,
+    *CRONS,
+    *TASKS,
+    *COMMANDS,
+    *OF_THE_CELL,
+    *HISTORY,
+    *WATCH,
+    *CHECKPOINTS,
+    show_openapi,
+)
 
 
 def create_app(

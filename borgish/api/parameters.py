@@ -208,6 +208,8 @@ RequiredSession = Annotated[
     ),
 ]
 Offset = Annotated[int, QueryParameter(ge=0, le=2**63 - 1, description="where this piece begins, in bytes")]
+Rows = Annotated[int, QueryParameter(ge=0, le=10_000, description="of its terminal now; 0: as before")]
+Columns = Annotated[int, QueryParameter(ge=0, le=10_000, description="as rows")]
 Flag = FromQuery[bool]
 
 

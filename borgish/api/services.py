@@ -45,7 +45,7 @@ from borgish.wire.api_past import (
     RollbackRequest,
 )
 from borgish.wire.api_plans import PlanView
-from borgish.wire.link import ExecReply, JoinReply, JoinRequest, StdinReply
+from borgish.wire.link import ExecReply, JoinReply, JoinRequest, StdinReply, Terminal
 
 T = TypeVar("T")
 
@@ -226,16 +226,33 @@ class Programs(Protocol):
         ...
 
     async def exec_stream(
-        self, task: str, run: tuple[str, ...], timeout_seconds: float, program: str, session: str
+        self,
+        task: str,
+        run: tuple[str, ...],
+        timeout_seconds: float,
+        program: str,
+        session: str,
+        *,
+        terminal: Terminal | None = None,
+        silence_seconds: float = 0.0,
     ) -> AsyncIterator[bytes]:
         """Run a command, and return lines of ``ExecPiece`` while it runs; it ends with who reads them.
         ``session`` names its input; "" for none."""
         ...
 
     async def exec_stdin(
-        self, task: str, program: str, session: str, offset: int, data: bytes, *, end: bool
+        self,
+        task: str,
+        program: str,
+        session: str,
+        offset: int,
+        data: bytes,
+        *,
+        end: bool,
+        size: tuple[int, int] = (0, 0),
     ) -> StdinReply:
-        """Pass a piece of input, which begins at ``offset``, to the command of this session."""
+        """Pass a piece of input, which begins at ``offset``, to the command of this session; ``size``: rows
+        and columns that its terminal has from now on, 0 as before."""
         ...
 
 

@@ -57,6 +57,7 @@ COMMANDS = {
 
 _MEANT = {
     "attach": "task exec",
+    "cp": "task cp",
     "cronjob": "cron",
     "describe": "job show",
     "exec": "task exec",

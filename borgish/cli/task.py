@@ -1,4 +1,4 @@
-"""``borgctl task``: list, show, logs, kill, exec; and how tasks read."""
+"""``borgctl task``: list, show, logs, kill, exec, cp; and how tasks read."""
 
 import os
 import sys
@@ -11,10 +11,12 @@ from borgish.cli.at_option import AtOption, NowOnly, client_at
 from borgish.cli.problems import last_exit
 from borgish.cli.render import Column, Form, FormOption, fields, plural, show_list, show_one, state_text
 from borgish.cli.session import noun, session_of
-from borgish.resources import DEVICE_MILLIS, show_bytes, show_cpu, show_devices
-from borgish.text import age
+from borgish.errors import BorgishError
+from borgish.resources import DEVICE_MILLIS, parse_bytes, show_bytes, show_cpu, show_devices
+from borgish.text import age, safe
 from borgish.vocabulary import Outcome, Phase, State, task_name
-from borgish.wire.api import ExecCall, IncomingView, ProgramView, TaskView
+from borgish.wire.api import IncomingView, ProgramView, TaskView
+from borgish.wire.api_commands import CopyCall, ExecCall, TerminalCall
 
 if TYPE_CHECKING:
     from borgish.client import Client
@@ -113,7 +115,12 @@ def exec_(
     context: typer.Context,
     task: TaskName,
     command: Annotated[list[str], typer.Argument(metavar="-- COMMAND [ARG]...")],
-    timeout: Annotated[str, typer.Option("--timeout", help="Time limit of the command.")] = "60s",
+    timeout: Annotated[
+        str,
+        typer.Option(
+            "--timeout", help="Time limit of the command. Default: 60s, or 12h with -t.", show_default=False
+        ),
+    ] = "",
     _at: NowOnly = "",
     program: ProgramOption = "",
     stdin: Annotated[
@@ -125,19 +132,98 @@ def exec_(
             show_default=False,
         ),
     ] = None,
+    terminal: Annotated[
+        bool, typer.Option("--tty", "-t", help="Give it a terminal, joined to this one. Implies -i.")
+    ] = False,
 ) -> None:
     """Run a command beside a task: in its folder, limits and environment. Ends with its exit code.
 
+    Its job has to have `allow_exec: true`. For a shell: borgctl task exec -it web/0 -- sh
+
     A pipe or a file at the standard input is passed to it, so in a loop that reads one itself write
-    --no-stdin. Its output is shown as it comes, like that of `borgctl task logs -f`.
+    --no-stdin. Its output is shown as it comes, like that of `borgctl task logs -f`. With -t the program has
+    this terminal to itself: every key goes there, and what it writes is not made safe.
     """
     from borgish.cli.job import seconds_of
     from borgish.cli.task_exec import exec_task
 
-    seconds = seconds_of(timeout, "--timeout")
-    call = ExecCall(_words(command), seconds, program)
+    fd = _terminal_input(wanted=stdin) if terminal else _input(wanted=stdin)
+    seconds = seconds_of(timeout or ("12h" if terminal else "60s"), "--timeout")
+    call = ExecCall(_words(command), seconds, program, _terminal_call(fd) if terminal else None)
     client = session_of(context).client()
-    raise typer.Exit(exec_task(client, f"{_path(client, task)}/exec", call, _input(wanted=stdin), pass_on))
+    show = write_out if terminal else pass_on
+    raise typer.Exit(exec_task(client, f"{_path(client, task)}/exec", call, fd, show))
+
+
+@app.command()
+def attach(task: TaskName) -> None:
+    """Not there: programs of tasks read nothing. Says what to use."""
+    name = safe(task)
+    raise BorgishError(
+        f"{name} cannot be attached to: the program of a task has no input",
+        f"`borgctl task logs -f {name}` follows its output, `borgctl task exec -it {name} -- sh` is a shell",
+    )
+
+
+@app.command()
+def cp(
+    context: typer.Context,
+    source: Annotated[str, typer.Argument(metavar="SRC", help="A file or folder; in a task: TASK:PATH.")],
+    target: Annotated[str, typer.Argument(metavar="DST", help="Where to; in a task: TASK:PATH.")],
+    timeout: Annotated[str, typer.Option("--timeout", help="Time limit of the copy.")] = "1h",
+    largest: Annotated[
+        str, typer.Option("--max", metavar="SIZE", help="Give up when it is more than so much.")
+    ] = "10GiB",
+    _at: NowOnly = "",
+    program: ProgramOption = "",
+) -> None:
+    """Copy a file or a folder out of a running task or into it.
+
+    As in: borgctl task cp web/0:logs . One of the two is TASK:PATH; a relative PATH is from the folder in
+    which the task works. Into a folder that is there it goes under its own name, as `cp -r` has it. The task
+    does its part itself: what it may not read or write is not copied, whatever links lead there. It needs sh
+    and tar, and `allow_exec: true` in its job.
+    """
+    from borgish.cli.job import seconds_of
+    from borgish.cli.task_cp import copy_in, copy_out, split_place
+
+    here, there = split_place(source), split_place(target)
+    if bool(here.task) == bool(there.task):
+        raise typer.BadParameter("one of them has to be in a task, like web/0:logs", param_hint="SRC, DST")
+    try:
+        bytes_max = parse_bytes(largest, low=1)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--max") from None
+    seconds = seconds_of(timeout, "--timeout")
+    client = session_of(context).client()
+    path = _path(client, here.task or there.task)
+    if here.task:
+        copy_out(
+            client, path, CopyCall(here.path, timeout_seconds=seconds, program=program), target, bytes_max
+        )
+    else:
+        call = CopyCall(there.path, to_task=True, timeout_seconds=seconds, program=program)
+        copy_in(client, path, call, source, bytes_max)
+
+
+def _terminal_input(*, wanted: bool | None) -> int:
+    """Return the descriptor of the terminal that a program is to have. Raises BorgishError."""
+    if wanted is False:
+        raise typer.BadParameter("goes with the input; leave one out", param_hint="--no-stdin, --tty")
+    fd = _input(wanted=True)
+    if fd < 0 or not os.isatty(fd):
+        raise BorgishError(
+            "-t needs a terminal, and the standard input is none",
+            "Leave -t out; -i alone passes a pipe or a file",
+        )
+    return fd
+
+
+def _terminal_call(fd: int) -> TerminalCall:
+    from borgish.cli.raw_terminal import terminal_size
+
+    rows, columns = terminal_size(fd)
+    return TerminalCall(rows, columns, os.environ.get("TERM") or "xterm")
 
 
 def _input(*, wanted: bool | None) -> int:
@@ -161,12 +247,13 @@ def pass_on(pieces: Iterable[bytes]) -> None:
     if sys.stdout.isatty():
         from borgish.cli.render import safe_output
 
-        _write(text.encode(errors="backslashreplace") for text in safe_output(pieces))
+        write_out(text.encode(errors="backslashreplace") for text in safe_output(pieces))
     else:
-        _write(pieces)
+        write_out(pieces)
 
 
-def _write(pieces: Iterable[bytes] | Iterator[bytes]) -> None:
+def write_out(pieces: Iterable[bytes] | Iterator[bytes]) -> None:
+    """Write to stdout as it is."""
     sys.stdout.flush()
     for piece in pieces:
         sys.stdout.buffer.write(piece)

@@ -650,13 +650,3 @@ class TaintRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class UntaintRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     key: TaintKey
-
-
-NameOrNone = Annotated[str, documented(pattern=f"^({NAME_PATTERN})?$")]
-Word = Annotated[str, documented(minLength=1, pattern=r"^[^\x00]+$")]
-
-
-class ExecCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    run: Annotated[tuple[Word, ...], documented(minItems=1, maxItems=1000)]
-    timeout_seconds: Annotated[float, documented(exclusiveMinimum=0, maximum=3600)] = 60.0
-    program: NameOrNone = ""  # beside which of the task's programs; "": the main one

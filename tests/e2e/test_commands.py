@@ -28,6 +28,7 @@ from tests.forked import plain_environment
 
 COUNTER = """\
 name: counter
+allow_exec: true
 tasks: 2
 run:
   - sh

@@ -13,7 +13,7 @@ from tests.cells import RealCell, wait_until
 from tests.e2e.watched import PATIENCE_SECONDS, submitted
 from tests.forked import plain_environment
 
-SLEEPER = "name: sleeper\nrun: [sleep, '100000']\nresources: {cpu: 10m, ram: 64MiB}\n"
+SLEEPER = "name: sleeper\nrun: [sleep, '100000']\nresources: {cpu: 10m, ram: 64MiB}\nallow_exec: true\n"
 DRAIN = ("sh", "-c", "cat >/dev/null; exit 3")
 
 

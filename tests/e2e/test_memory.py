@@ -13,7 +13,7 @@ BODIES, BODY_BYTES = 300, 1_000_000
 GROWTH_BYTES_MAX = BODIES * BODY_BYTES / 3
 """What sockets and their buffers may take of the master's while it refuses nearly all of them."""
 
-JOB = "name: held\nrun: [sleep, '100000']\nresources: {cpu: 10m, ram: 8MiB}\n"
+JOB = "name: held\nrun: [sleep, '100000']\nresources: {cpu: 10m, ram: 8MiB}\nallow_exec: true\n"
 
 
 def resident_bytes(pid: int) -> int:

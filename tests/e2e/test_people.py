@@ -19,7 +19,7 @@ As = Callable[..., Ended]
 def job(name: str, user: str, priority: str = "batch") -> str:
     return (
         f"name: {name}\nuser: {user}\npriority: {priority}\nrun: [sleep, '100000']\n"
-        "env: {LEVEL: quiet}\nresources: {cpu: 10m, ram: 8MiB}\n"
+        "allow_exec: true\nenv: {LEVEL: quiet}\nresources: {cpu: 10m, ram: 8MiB}\n"
     )
 
 

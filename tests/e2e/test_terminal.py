@@ -16,7 +16,7 @@ from tests.forked import plain_environment
 EVIL = b"\x1b[2J\x1b]0;owned\x07\x9b5n\xe2\x80\xaeabc\x08\x7f\x00\xff\xfe\tend\n"
 WRITER = (
     "name: evil\nrun: [python3, -c, \"import sys, time; sys.stdout.buffer.write(bytes.fromhex('{}'));"
-    ' sys.stdout.flush(); time.sleep(100000)"]\nresources: {{cpu: 10m, ram: 32MiB}}\n'
+    ' sys.stdout.flush(); time.sleep(100000)"]\nresources: {{cpu: 10m, ram: 32MiB}}\nallow_exec: true\n'
 )
 SHOWN = r"\x1b[2J\x1b]0;owned\x07"
 

@@ -48,7 +48,7 @@ from borgish.wire.api_past import (
     RollbackRequest,
 )
 from borgish.wire.api_plans import PlannedPlace, PlanView
-from borgish.wire.link import ExecPiece, ExecReply, JoinReply, JoinRequest, StdinReply
+from borgish.wire.link import ExecPiece, ExecReply, JoinReply, JoinRequest, StdinReply, Terminal
 from tests.unit.api.cells import NOW, small_cell, small_observed, small_refusals
 
 CLOCK = SystemClock()
@@ -122,6 +122,8 @@ class FakeMaster:
         self.log_break: Exception | None = None
         self.log_silence = False
         self.logs_open = 0
+        self.streams: list[tuple[tuple[str, ...], Terminal | None, float]] = []
+        self.sizes: list[tuple[int, int]] = []
         self.inputs: list[tuple[str, str, str, int, bytes, bool]] = []
         self.hub = WatchHub(3, self, kept=100)
 
@@ -227,8 +229,17 @@ class FakeMaster:
         return ExecReply(f"{task} {program} {' '.join(run)} {timeout_seconds}".encode() + b"\xff", 7)
 
     async def exec_stream(
-        self, task: str, run: tuple[str, ...], timeout_seconds: float, program: str, session: str
+        self,
+        task: str,
+        run: tuple[str, ...],
+        timeout_seconds: float,
+        program: str,
+        session: str,
+        *,
+        terminal: Terminal | None = None,
+        silence_seconds: float = 0.0,
     ) -> AsyncIterator[bytes]:
+        self.streams.append((run, terminal, silence_seconds))
         told = await self.exec(task, run, timeout_seconds, program)
 
         async def lines() -> AsyncIterator[bytes]:
@@ -238,8 +249,17 @@ class FakeMaster:
         return lines()
 
     async def exec_stdin(
-        self, task: str, program: str, session: str, offset: int, data: bytes, *, end: bool
+        self,
+        task: str,
+        program: str,
+        session: str,
+        offset: int,
+        data: bytes,
+        *,
+        end: bool,
+        size: tuple[int, int] = (0, 0),
     ) -> StdinReply:
+        self.sizes.append(size)
         self.inputs.append((task, program, session, offset, data, end))
         return StdinReply(offset + len(data), ended=end)
 

@@ -23,6 +23,8 @@ SAYS_LESS = (
     *("/v1/machines", "/v1/checkpoints/import"),
     *("/v1/drains", "/v1/drains/delete", "/v1/windows", "/v1/windows/delete"),
     *("/v1/history", "/v1/archive", "/v1/diff"),  # whose parameters have to go together
+    # A terminal needs a session, and that is a parameter.
+    *(f"/v1/tasks/{{user}}/{{name}}/{{index}}/{it}" for it in ("exec", "exec/stream", "copy")),
 )
 """Routes whose requests have to fit in more ways than a schema can say."""
 

@@ -4,9 +4,9 @@ import msgspec
 import pytest
 
 from borgish.client import Client, Params, quoted
-from borgish.errors import Invalid, NotFound, Unreachable
-from borgish.wire.api import ExecCall
-from borgish.wire.link import ExecPiece, ExecReply, StdinReply
+from borgish.errors import Forbidden, Invalid, NotFound, Unreachable
+from borgish.wire.api_commands import CopyCall, ExecCall, TerminalCall
+from borgish.wire.link import ExecPiece, ExecReply, StdinReply, Terminal
 from tests.integration.api.fakes import RunningApi
 
 
@@ -48,3 +48,59 @@ def test_input_is_passed_on(admin: Client, api: RunningApi) -> None:
 def test_exec_out_of_bounds_is_refused(admin: Client, call: ExecCall) -> None:
     with pytest.raises(Invalid):
         admin.post(quoted("tasks", "ann", "web", 0, "exec"), call, ExecReply)
+
+
+def test_a_terminal_and_a_silence_are_passed_on(admin: Client, api: RunningApi) -> None:
+    path = quoted("tasks", "ann", "web", 0, "exec", "stream")
+    call = ExecCall(("sh",), terminal=TerminalCall(30, 100, "vt100"), silence_seconds=5.0)
+    b"".join(admin.stream(path, {"session": "s1"}, call))
+    assert api.master.streams == [(("sh",), Terminal(30, 100, "vt100"), 5.0)]
+    path = quoted("tasks", "ann", "web", 0, "exec", "stdin")
+    for params in ({"rows": 50, "columns": 120}, {}):
+        admin.post(path, b"", StdinReply, params={"session": "s1", **params})
+    assert api.master.sizes == [(50, 120), (0, 0)]
+    with pytest.raises(Invalid, match="together"):
+        admin.post(path, b"", StdinReply, params={"session": "s1", "rows": 50})
+
+
+@pytest.mark.parametrize(
+    ("call", "session"),
+    [
+        (ExecCall(("sh",), terminal=TerminalCall()), ""),
+        (ExecCall(("sh",), terminal=TerminalCall(0)), "s"),
+        (ExecCall(("sh",), terminal=TerminalCall(kind="a b")), "s"),
+        (ExecCall(("sh",), silence_seconds=5.0), ""),
+        (ExecCall(("sh",), silence_seconds=-1.0), "s"),
+        (CopyCall("logs", to_task=True), ""),
+        (CopyCall(""), ""),
+        (CopyCall("a\0b"), ""),
+        (CopyCall("a" * 4097), ""),
+    ],
+)
+def test_what_cannot_be_is_refused(admin: Client, call: ExecCall | CopyCall, session: str) -> None:
+    where = ("copy",) if isinstance(call, CopyCall) else ("exec", "stream")
+    with pytest.raises(Invalid):
+        admin.stream(quoted("tasks", "ann", "web", 0, *where), {"session": session}, call)
+
+
+def test_a_copy_is_a_command_of_tar(admin: Client, api: RunningApi) -> None:
+    path = quoted("tasks", "ann", "web", 0, "copy")
+    b"".join(admin.stream(path, {}, CopyCall("logs/today")))
+    b"".join(admin.stream(path, {"session": "s"}, CopyCall("/srv/new", to_task=True)))
+    (out, _, _), (into, _, _) = api.master.streams
+    assert (out[:2], out[4:]) == (("sh", "-c"), ("logs", "./today"))
+    assert (into[:2], into[4:]) == (("sh", "-c"), ("/srv/new", "/srv"))
+
+
+@pytest.mark.parametrize("token", ["bgt_admin", "bgt_ann"])
+def test_a_job_that_does_not_allow_it_is_closed_to_everybody(api: RunningApi, token: str) -> None:
+    client = api.client(token)
+    for where, call in ((("exec",), ExecCall(("ls",))), (("copy",), CopyCall("a"))):
+        with pytest.raises(Forbidden, match=r"ann/sum allows no commands.*allow_exec: true"):
+            client.post(quoted("tasks", "ann", "sum", 0, *where), call, ExecReply)
+    with pytest.raises(Forbidden):
+        client.post(
+            quoted("tasks", "ann", "sum", 0, "exec", "stdin"), b"x", StdinReply, params={"session": "s"}
+        )
+    assert api.master.streams == []
+    assert api.master.noted == []

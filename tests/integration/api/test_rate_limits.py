@@ -17,7 +17,8 @@ from borgish.api.serve import Serving, serve
 from borgish.cell.access import Principal, Role
 from borgish.clock import SystemClock
 from borgish.errors import NotFound, TooManyRequests, Unauthenticated, Unreachable
-from borgish.wire.api import ExecCall, StatusView
+from borgish.wire.api import StatusView
+from borgish.wire.api_commands import ExecCall
 from borgish.wire.link import ExecReply
 from tests.integration.api.fakes import (
     PATIENCE_SECONDS,

@@ -4,7 +4,7 @@ import hashlib
 
 import pytest
 
-from borgish.api import tasks
+from borgish.api import streams
 from borgish.cell.commands import (
     CancelMaintenance,
     CordonMachine,
@@ -288,7 +288,7 @@ def test_what_is_in_the_way_of_the_first_piece_is_an_error_too(api: RunningApi, 
 def test_a_silent_log_is_followed_all_the_same(
     api: RunningApi, admin: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tasks, "FIRST_PIECE_SECONDS", 0.01)
+    monkeypatch.setattr(streams, "FIRST_PIECE_SECONDS", 0.01)
     api.master.log_silence = True
     pieces = admin.stream(quoted("tasks", "ann", "web", 0, "logs"), {"follow": True})
     assert api.master.logs_open == 1

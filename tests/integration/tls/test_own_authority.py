@@ -35,7 +35,7 @@ from tests.ports import free_port
 
 SECONDS_MAX = 60.0
 DAY = 86400.0
-JOB = 'name: hello\nrun: [sleep, "600"]\nresources: {cpu: 10m, ram: 16MiB, disk: 1MiB}\n'
+JOB = 'name: hello\nrun: [sleep, "600"]\nresources: {cpu: 10m, ram: 16MiB, disk: 1MiB}\nallow_exec: true\n'
 
 
 def daemon(module: str, arguments: list[object], log: Path) -> Forked:

@@ -37,7 +37,7 @@ SIGNS = x509.KeyUsage(
 ROOT = Path(__file__).parents[3]
 SECONDS_MAX = 60.0
 TLS = '[tls]\ncertificate = "{0}.pem"\nkey = "{0}.key"\nca = "ca.pem"\n'
-JOB = 'name: hello\nrun: [sleep, "600"]\nresources: {cpu: 10m, ram: 16MiB, disk: 1MiB}\n'
+JOB = 'name: hello\nrun: [sleep, "600"]\nresources: {cpu: 10m, ram: 16MiB, disk: 1MiB}\nallow_exec: true\n'
 
 
 class Authority:

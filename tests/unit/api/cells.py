@@ -86,6 +86,7 @@ def small_cell() -> Cell:
         ports=("http",),
         env={"PASSWORD": "hunter2"},
         health=Health(http="/", port="http"),
+        allow_exec=True,
         overrides={1: Override(resources=LARGE, env={"KEY": "hunter3"})},
     )
     total = JobSpec("sum", "ann", 2, ("sum",), restart=Restart(RestartPolicy.ON_FAILURE))

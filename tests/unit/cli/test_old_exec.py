@@ -8,7 +8,7 @@ import pytest
 from borgish.cli.task_exec import exec_task
 from borgish.client import Client, Params
 from borgish.errors import BorgishError, NotFound
-from borgish.wire.api import ExecCall
+from borgish.wire.api_commands import ExecCall
 from borgish.wire.link import ExecReply
 
 PATH = "/v1/tasks/ann/web/0/exec"
