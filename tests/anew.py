@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from borgish.cell.commands import Command
+from borgish.cell.command import Command
 from borgish.cell.events import AnyEvent, Entry, Facts, Recorded
 from borgish.cell.model import Cell, Snapshot
 from borgish.cell.recorded import PASSES, commands_of, record

@@ -17,7 +17,7 @@ from borgish.api.request import ApiRequest
 from borgish.api.services import Reading
 from borgish.bands import Bands
 from borgish.cell.access import BAND_GRANT, Access, Invitation, Principal, Role, Token
-from borgish.cell.commands import (
+from borgish.cell.access_commands import (
     AddGroup,
     AddUser,
     ChangeGrants,

@@ -15,7 +15,13 @@ from borgish.api.views.apps import app_detail, app_plan_view, app_version_views,
 from borgish.api.views.why import why_app
 from borgish.cell.apps import plan_apply
 from borgish.cell.authorization import authorize
-from borgish.cell.commands import ApplyApp, KillApp, RemoveApp, RunApp, UndoApp
+from borgish.cell.commands import (
+    ApplyApp,
+    KillApp,
+    RemoveApp,
+    RunApp,
+    UndoApp,
+)
 from borgish.cell.lookup import find_app
 from borgish.vocabulary import APPLY_BYTES_MAX, job_key
 from borgish.wire.api import Accepted, WhyView

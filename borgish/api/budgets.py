@@ -14,7 +14,12 @@ from borgish.api.request import ApiRequest
 from borgish.api.services import Reading
 from borgish.cell.availability import count_of, live_tasks
 from borgish.cell.budgets import Budget
-from borgish.cell.commands import FreezeCell, RemoveBudget, SetBudget, UnfreezeCell
+from borgish.cell.commands import (
+    FreezeCell,
+    RemoveBudget,
+    SetBudget,
+    UnfreezeCell,
+)
 from borgish.cell.disruption import Gate
 from borgish.errors import Invalid, NotFound
 from borgish.spec.constraints import EXAMPLES, parse_constraint

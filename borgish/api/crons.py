@@ -13,7 +13,13 @@ from borgish.api.preconditions import ETAG, IF_MATCH
 from borgish.api.request import ApiRequest, find_cron
 from borgish.api.services import Reading
 from borgish.api.views.crons import cron_detail, cron_view
-from borgish.cell.commands import PauseCron, RemoveCron, ResumeCron, RunCron, SetCron
+from borgish.cell.commands import (
+    PauseCron,
+    RemoveCron,
+    ResumeCron,
+    RunCron,
+    SetCron,
+)
 from borgish.errors import Invalid
 from borgish.spec.cron import CronSpec
 from borgish.vocabulary import BODY_BYTES_MAX, job_key

@@ -12,7 +12,12 @@ from borgish.api.openapi import CONSUMES
 from borgish.api.parameters import checked_affected, checked_reason
 from borgish.api.preconditions import IF_MATCH
 from borgish.api.request import ApiRequest
-from borgish.cell.commands import CancelMaintenance, DrainMachines, MaintainMachines, UndrainMachines
+from borgish.cell.commands import (
+    CancelMaintenance,
+    DrainMachines,
+    MaintainMachines,
+    UndrainMachines,
+)
 from borgish.errors import Invalid
 from borgish.spec.constraints import EXPRESSION_CHARACTERS_MAX
 from borgish.wire.api import Accepted, DrainRequest, MaintainRequest, UndrainRequest

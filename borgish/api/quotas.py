@@ -14,7 +14,10 @@ from borgish.api.request import ApiRequest
 from borgish.api.services import Reading
 from borgish.bands import Bands
 from borgish.cell.admission import limits_of
-from borgish.cell.commands import RemoveQuota, SetQuota
+from borgish.cell.commands import (
+    RemoveQuota,
+    SetQuota,
+)
 from borgish.cell.model import Cell
 from borgish.cell.quotas import quota_key, split_quota_key
 from borgish.errors import Invalid, NotFound

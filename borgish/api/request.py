@@ -18,7 +18,7 @@ from borgish.api.services import Reading, Services
 from borgish.api.views.history import HistoryFilter
 from borgish.audit import AuditNote
 from borgish.cell.access import ID_CHARACTERS, Asker, Principal
-from borgish.cell.commands import Command
+from borgish.cell.command import Command
 from borgish.cell.crons import Cron
 from borgish.cell.generations import Outdated
 from borgish.cell.model import Cell, Job, Machine

@@ -14,7 +14,10 @@ from borgish.api.parameters import LIMIT_MAX, After, Limit, Owner, SecretName, U
 from borgish.api.request import ApiRequest
 from borgish.api.services import Reading
 from borgish.cell.access import Secret, secret_key
-from borgish.cell.commands import RemoveSecret, SetSecret
+from borgish.cell.access_commands import (
+    RemoveSecret,
+    SetSecret,
+)
 from borgish.cell.secrets import live_users
 from borgish.errors import Invalid
 from borgish.text import instant

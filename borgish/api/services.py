@@ -16,7 +16,7 @@ from borgish.api.views.tally import Tally
 from borgish.audit import AuditEntry, AuditNote
 from borgish.bands import Bands
 from borgish.cell.access import Asker
-from borgish.cell.commands import Command
+from borgish.cell.command import Command
 from borgish.cell.events import Entry
 from borgish.cell.free_space import FreeSpace
 from borgish.cell.generations import Thing

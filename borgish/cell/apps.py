@@ -13,7 +13,15 @@ import msgspec
 from borgish.cell.admission import admit_together, job_warnings
 from borgish.cell.affected import check_affected, stopped_with
 from borgish.cell.allocs import check_inside, evicted_with, is_alloc_set
-from borgish.cell.commands import ApplyApp, Decision, KillApp, RemoveApp, RunApp, SetCron, UndoApp
+from borgish.cell.commands import (
+    ApplyApp,
+    Decision,
+    KillApp,
+    RemoveApp,
+    RunApp,
+    SetCron,
+    UndoApp,
+)
 from borgish.cell.cron_runs import runs
 from borgish.cell.crons import Cron
 from borgish.cell.decide_crons import decide_set

@@ -8,9 +8,9 @@ or shrinks is allowed to whoever owns it: it was admitted once.
 from collections.abc import Iterable, Iterator
 
 from borgish.cell.access import GRANTABLE_BANDS, Access, Principal, Role, bands_of, grants_of
+from borgish.cell.command import Command
 from borgish.cell.commands import (
     ApplyApp,
-    Command,
     RestartTasks,
     ResumeCron,
     ResumeUpdate,

@@ -25,13 +25,13 @@ from borgish.cell import (
 from borgish.cell.admission import admit, job_warnings
 from borgish.cell.affected import check_affected, check_fewer, stopped_with
 from borgish.cell.allocs import check_inside, evicted_with, has_its_alloc, may_preempt
+from borgish.cell.command import Command
 from borgish.cell.commands import (
     AdvanceRollouts,
     ApplyApp,
     BeginEpoch,
     BeginHandovers,
     CancelMaintenance,
-    Command,
     CordonMachine,
     Decision,
     DrainMachines,

@@ -15,6 +15,23 @@ from borgish.cell.access import (
     Token,
     User,
 )
+from borgish.cell.access_commands import (
+    AddGroup,
+    AddUser,
+    AdmitTokens,
+    ChangeGrants,
+    ChangeMembers,
+    CreateToken,
+    InviteMachine,
+    NoteCertificate,
+    NoteTokenUse,
+    RemoveGroup,
+    RemoveSecret,
+    RemoveUser,
+    RevokeInvitation,
+    RevokeToken,
+    SetSecret,
+)
 from borgish.cell.access_events import (
     CertificateEnds,
     GroupRemoved,
@@ -27,25 +44,8 @@ from borgish.cell.access_events import (
     UserRemoved,
     UserSet,
 )
-from borgish.cell.commands import (
-    AddGroup,
-    AddUser,
-    AdmitTokens,
-    ChangeGrants,
-    ChangeMembers,
-    Command,
-    CreateToken,
-    Decision,
-    InviteMachine,
-    NoteCertificate,
-    NoteTokenUse,
-    RemoveGroup,
-    RemoveSecret,
-    RemoveUser,
-    RevokeInvitation,
-    RevokeToken,
-    SetSecret,
-)
+from borgish.cell.command import Command
+from borgish.cell.commands import Decision
 from borgish.cell.events import AnyEvent
 from borgish.cell.model import Cell
 from borgish.cell.observed import Observed

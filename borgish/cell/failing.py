@@ -20,7 +20,13 @@ that is further away than any may be is of a clock that was set back, and over.
 
 from collections.abc import Iterable, Sequence
 
-from borgish.cell.commands import Decision, ForgetFailures, HoldJob, ReleaseJob, SeenAttempt
+from borgish.cell.commands import (
+    Decision,
+    ForgetFailures,
+    HoldJob,
+    ReleaseJob,
+    SeenAttempt,
+)
 from borgish.cell.events import FailuresForgotten, JobHeld, JobReleased, TasksEvicted
 from borgish.cell.lookup import find_job
 from borgish.cell.model import Cell, FailedOn, Held, Job, Task, exit_text, task_count

@@ -12,9 +12,9 @@ from typing import Annotated
 
 import msgspec
 
+from borgish.cell.command import Command
 from borgish.cell.commands import (
     ApplyApp,
-    Command,
     FireCron,
     Observe,
     RestartTasks,

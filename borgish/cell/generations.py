@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 import msgspec
 
 from borgish.cell.budgets import Budget
+from borgish.cell.command import Command
 from borgish.cell.commands import (
     ApplyApp,
     CancelMaintenance,
-    Command,
     CordonMachine,
     DrainMachines,
     KillApp,

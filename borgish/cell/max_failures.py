@@ -6,7 +6,10 @@ voluntary disruption, which budgets would hold. Tasks that are submitted again a
 begins anew by itself.
 """
 
-from borgish.cell.commands import Decision, EndFailedJob
+from borgish.cell.commands import (
+    Decision,
+    EndFailedJob,
+)
 from borgish.cell.events import TasksEnded
 from borgish.cell.lifecycle import TaskEvent, movable
 from borgish.cell.lookup import find_job

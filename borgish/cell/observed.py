@@ -8,7 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 
 import msgspec
 
-from borgish.cell.commands import Observe, SeenAttempt
+from borgish.cell.commands import (
+    Observe,
+    SeenAttempt,
+)
 from borgish.cell.model import Cell, Job, Rollout
 from borgish.clock import Now
 from borgish.spec.job import JobSpec

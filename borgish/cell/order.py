@@ -20,7 +20,12 @@ from math import inf
 
 from borgish.cell.allocs import evicted_with
 from borgish.cell.availability import RECOVERED_SECONDS, down_of, why_down
-from borgish.cell.commands import Decision, EndChildren, EndWaits, FailWaits
+from borgish.cell.commands import (
+    Decision,
+    EndChildren,
+    EndWaits,
+    FailWaits,
+)
 from borgish.cell.events import AnyEvent, JobReady, TasksEnded
 from borgish.cell.model import Cell, Job, Task, exit_text
 from borgish.cell.observed import Observed

@@ -20,9 +20,9 @@ from typing import Any
 
 import msgspec
 
+from borgish.cell.command import Command
 from borgish.cell.commands import (
     AdvanceRollouts,
-    Command,
     EvictTasks,
     JoinMachine,
     Observe,

@@ -10,7 +10,10 @@ from typing import Any
 
 import msgspec
 
-from borgish.cell.commands import Observe, SeenAttempt
+from borgish.cell.commands import (
+    Observe,
+    SeenAttempt,
+)
 from borgish.cell.events import (
     AnyEvent,
     Entry,

@@ -18,7 +18,10 @@ from collections.abc import Iterator, Mapping
 from borgish.cell.admission import asked_by, limits_in, show_moment
 from borgish.cell.affected import check_affected
 from borgish.cell.allocs import refused_inside
-from borgish.cell.commands import Decision, RollBack
+from borgish.cell.commands import (
+    Decision,
+    RollBack,
+)
 from borgish.cell.events import RolledBack
 from borgish.cell.model import Cell, Job, task_count
 from borgish.cell.order import circle_refusals, descendants

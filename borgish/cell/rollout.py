@@ -12,7 +12,13 @@ import msgspec
 
 from borgish.cell.allocs import evicted_with, priority_of
 from borgish.cell.availability import is_settled
-from borgish.cell.commands import AdvanceRollouts, Decision, FinishRollouts, PauseRollouts, SeenAttempt
+from borgish.cell.commands import (
+    AdvanceRollouts,
+    Decision,
+    FinishRollouts,
+    PauseRollouts,
+    SeenAttempt,
+)
 from borgish.cell.disruption import Gate
 from borgish.cell.events import (
     AnyEvent,

@@ -10,8 +10,12 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from borgish.cell.access import Secret, secret_key
+from borgish.cell.access_commands import (
+    RemoveSecret,
+    SetSecret,
+)
 from borgish.cell.access_events import SecretRemoved, SecretSet
-from borgish.cell.commands import Decision, RemoveSecret, SetSecret
+from borgish.cell.commands import Decision
 from borgish.cell.model import Cell, Job
 from borgish.cell.observed import Observed
 from borgish.clock import Now

@@ -15,7 +15,11 @@ from sys import intern
 
 from borgish.cell.access import Secret, secret_key
 from borgish.cell.allocs import alloc_name
-from borgish.cell.commands import Observe, SeenAttempt, SeenProgram
+from borgish.cell.commands import (
+    Observe,
+    SeenAttempt,
+    SeenProgram,
+)
 from borgish.cell.crons import output_seconds
 from borgish.cell.leases import lease_seconds
 from borgish.cell.model import Cell, Job, Machine, Task

@@ -11,13 +11,13 @@ import msgspec
 
 from borgish.audit import AuditNote
 from borgish.cell.access import ID_CHARACTERS, Asker
+from borgish.cell.access_commands import AdmitTokens
 from borgish.cell.apply import apply_entry
 from borgish.cell.authorization import authorize
 from borgish.cell.availability import keep_availability, note_tasks, note_touched
+from borgish.cell.command import Command
 from borgish.cell.commands import (
-    AdmitTokens,
     BeginEpoch,
-    Command,
     Decision,
     EvictTasks,
     Observe,

@@ -17,7 +17,11 @@ from borgish.api.authority import AuthorityDoor
 from borgish.api.middleware import AuthMiddleware, Receive, Scope, Send, hosts_of
 from borgish.api.rate_limits import Limits
 from borgish.api.services import Services
-from borgish.cell.commands import AdmitTokens, NoteTokenUse, Seen
+from borgish.cell.access_commands import (
+    AdmitTokens,
+    NoteTokenUse,
+)
+from borgish.cell.commands import Seen
 from borgish.cell.model import Cell
 from borgish.clock import SystemClock
 from borgish.credentials import Credentials, write_private

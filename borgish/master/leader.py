@@ -15,7 +15,12 @@ import msgspec
 
 from borgish.audit import AuditChain
 from borgish.cell.access import Secret
-from borgish.cell.commands import AdmitTokens, Command, JoinMachine, Seen
+from borgish.cell.access_commands import AdmitTokens
+from borgish.cell.command import Command
+from borgish.cell.commands import (
+    JoinMachine,
+    Seen,
+)
 from borgish.cell.decide_cell import decide_rules
 from borgish.cell.free_space import Level, refusing
 from borgish.cell.model import Cell, Machine

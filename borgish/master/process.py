@@ -14,7 +14,7 @@ from borgish.api.middleware import AuthMiddleware, hosts_of
 from borgish.api.rate_limits import Limits
 from borgish.api.standby import StandbyApp
 from borgish.cell.access import Role, Token
-from borgish.cell.commands import AdmitTokens
+from borgish.cell.access_commands import AdmitTokens
 from borgish.cell.model import Cell
 from borgish.clock import SystemClock
 from borgish.credentials import LETTER_BOX, admin_name, admin_token_digest, make_credentials, read_credentials

@@ -6,7 +6,7 @@ import msgspec
 
 from borgish.audit import AuditNote
 from borgish.cell.access import Asker
-from borgish.cell.commands import Command
+from borgish.cell.command import Command
 from borgish.cell.events import Entry
 from borgish.cell.model import Cell
 from borgish.cell.observed import Miss

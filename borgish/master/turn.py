@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 
 from borgish.audit import AuditChain, AuditNote
 from borgish.cell.access import Asker
-from borgish.cell.commands import Command, Observe
+from borgish.cell.command import Command
+from borgish.cell.commands import Observe
 from borgish.cell.model import Cell
 from borgish.cell.observed import Miss
 from borgish.clock import Clock, Now

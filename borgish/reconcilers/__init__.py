@@ -17,7 +17,7 @@ not start, and what starts after other jobs is placed by the same step.
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, TypeAlias
 
-from borgish.cell.commands import Command
+from borgish.cell.command import Command
 from borgish.cell.model import Cell
 from borgish.cell.observed import Observed
 from borgish.clock import Now

@@ -6,7 +6,11 @@ first: thousands at midnight are spread over the seconds after it, and the maste
 
 from collections.abc import Iterator
 
-from borgish.cell.commands import Command, FireCron, ForgetJob
+from borgish.cell.command import Command
+from borgish.cell.commands import (
+    FireCron,
+    ForgetJob,
+)
 from borgish.cell.cron_runs import runs
 from borgish.cell.model import Cell
 from borgish.cell.observed import Observed

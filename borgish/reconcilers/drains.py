@@ -7,7 +7,12 @@ there, or decided on when the machine is back.
 
 from collections.abc import Iterator
 
-from borgish.cell.commands import BeginHandovers, Command, EvictTasks, TurnWindows
+from borgish.cell.command import Command
+from borgish.cell.commands import (
+    BeginHandovers,
+    EvictTasks,
+    TurnWindows,
+)
 from borgish.cell.drains import Drains, drain_words, turned
 from borgish.cell.model import Cell, Machine
 from borgish.cell.observed import Observed

@@ -8,7 +8,12 @@ is (``borglet.failures``). Only tasks that failed are looked at, and of very man
 from collections.abc import Iterator
 
 from borgish.cell.availability import why_down
-from borgish.cell.commands import Command, ForgetFailures, HoldJob, ReleaseJob
+from borgish.cell.command import Command
+from borgish.cell.commands import (
+    ForgetFailures,
+    HoldJob,
+    ReleaseJob,
+)
 from borgish.cell.failing import why_held
 from borgish.cell.model import Cell, Job
 from borgish.cell.observed import Observed

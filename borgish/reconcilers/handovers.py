@@ -5,7 +5,12 @@ Who is to be replaced is asked for by those who want it: rollouts, drains, taint
 
 from collections.abc import Iterator
 
-from borgish.cell.commands import Command, EndHandovers, EndIncoming, HandOverTasks
+from borgish.cell.command import Command
+from borgish.cell.commands import (
+    EndHandovers,
+    EndIncoming,
+    HandOverTasks,
+)
 from borgish.cell.handover import (
     incoming_of,
     is_still_wanted,

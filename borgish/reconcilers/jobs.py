@@ -3,7 +3,8 @@ ttlSecondsAfterFinished, one for the cell)."""
 
 from collections.abc import Iterator
 
-from borgish.cell.commands import Command, ForgetJob
+from borgish.cell.command import Command
+from borgish.cell.commands import ForgetJob
 from borgish.cell.model import Cell
 from borgish.cell.observed import Observed
 from borgish.clock import Now

@@ -3,7 +3,8 @@ may be placed again (``cell/leases.py``)."""
 
 from collections.abc import Iterator
 
-from borgish.cell.commands import Command, EndLeases
+from borgish.cell.command import Command
+from borgish.cell.commands import EndLeases
 from borgish.cell.leases import has_lapsed
 from borgish.cell.model import Cell
 from borgish.cell.observed import Observed

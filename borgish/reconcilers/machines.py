@@ -19,7 +19,12 @@ core): who judges silence has to doubt itself first.
 
 from collections.abc import Iterator
 
-from borgish.cell.commands import Command, ReleaseMachine, SetMachineDown, SetMachineUp
+from borgish.cell.command import Command
+from borgish.cell.commands import (
+    ReleaseMachine,
+    SetMachineDown,
+    SetMachineUp,
+)
 from borgish.cell.flapping import is_over
 from borgish.cell.model import Cell
 from borgish.cell.observed import Observed

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from borgish.cell.commands import Command, EndFailedJob
+from borgish.cell.command import Command
+from borgish.cell.commands import EndFailedJob
 from borgish.cell.model import Cell
 from borgish.cell.observed import Observed
 from borgish.clock import Now

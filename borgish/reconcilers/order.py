@@ -8,7 +8,11 @@ just come up, and deadlines are looked at once a second.
 
 from collections.abc import Iterator
 
-from borgish.cell.commands import Command, EndWaits, FailWaits
+from borgish.cell.command import Command
+from borgish.cell.commands import (
+    EndWaits,
+    FailWaits,
+)
 from borgish.cell.model import Cell, Job
 from borgish.cell.observed import Observed
 from borgish.cell.order import after_words, is_met, is_settling, is_unheard, overdue_words

@@ -13,10 +13,10 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from borgish.cell.availability import down_of, has_reported
+from borgish.cell.command import Command
 from borgish.cell.commands import (
     AdvanceRollouts,
     BeginHandovers,
-    Command,
     FailUpdate,
     FinishRollouts,
     PauseRollouts,

@@ -20,7 +20,8 @@ rate, by a clock that no step of the wall clock moves. A machine is given up who
 import math
 from collections.abc import Iterator
 
-from borgish.cell.commands import Command, LoseMachine
+from borgish.cell.command import Command
+from borgish.cell.commands import LoseMachine
 from borgish.cell.model import Cell
 from borgish.cell.observed import Observed
 from borgish.clock import Now

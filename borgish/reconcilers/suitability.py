@@ -7,7 +7,11 @@ attributes of all machines.
 
 from collections.abc import Iterator
 
-from borgish.cell.commands import BeginHandovers, Command, EvictTasks
+from borgish.cell.command import Command
+from borgish.cell.commands import (
+    BeginHandovers,
+    EvictTasks,
+)
 from borgish.cell.handover import Departures
 from borgish.cell.model import Cell, Job
 from borgish.cell.observed import Observed

@@ -7,7 +7,11 @@ whoever taints a whole row of machines wants them emptied, not everything stoppe
 
 from collections.abc import Iterator
 
-from borgish.cell.commands import BeginHandovers, Command, EvictTasks
+from borgish.cell.command import Command
+from borgish.cell.commands import (
+    BeginHandovers,
+    EvictTasks,
+)
 from borgish.cell.handover import Departures
 from borgish.cell.model import Cell, Machine
 from borgish.cell.observed import Observed

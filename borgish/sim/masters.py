@@ -12,7 +12,8 @@ from typing import TypeVar
 import msgspec
 
 from borgish.cell.access import Invitation
-from borgish.cell.commands import AdmitTokens, Command
+from borgish.cell.access_commands import AdmitTokens
+from borgish.cell.command import Command
 from borgish.cell.free_space import Level
 from borgish.cell.invariants import violations
 from borgish.cell.model import Cell

@@ -6,10 +6,10 @@ from typing import NamedTuple
 import msgspec
 
 from borgish.cell.budgets import Budget
+from borgish.cell.command import Command
 from borgish.cell.commands import (
     ApplyApp,
     CancelMaintenance,
-    Command,
     CordonMachine,
     DrainMachines,
     FreezeCell,

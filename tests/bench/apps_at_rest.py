@@ -7,7 +7,10 @@ with others changes its speed.
 
 from collections.abc import Iterator
 
-from borgish.cell.commands import SetCron, SubmitJob
+from borgish.cell.commands import (
+    SetCron,
+    SubmitJob,
+)
 from borgish.master.garbage import settle
 from borgish.resources import Resources
 from borgish.spec.cron import CronSpec

@@ -4,7 +4,10 @@ from collections.abc import Iterator
 
 import msgspec
 
-from borgish.cell.commands import DrainMachines, SubmitJob
+from borgish.cell.commands import (
+    DrainMachines,
+    SubmitJob,
+)
 from borgish.cell.model import Cell
 from borgish.resources import Resources
 from borgish.spec.job import JobSpec, Restart, Update

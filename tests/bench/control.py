@@ -14,7 +14,10 @@ from pathlib import Path
 
 import uvloop
 
-from borgish.cell.commands import JoinMachine, SubmitJob
+from borgish.cell.commands import (
+    JoinMachine,
+    SubmitJob,
+)
 from borgish.clock import SystemClock
 from borgish.link.conversation import Conversation
 from borgish.master.core import Core

@@ -14,7 +14,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from borgish.cell.commands import Command, Observe, SeenAttempt, SubmitJob
+from borgish.cell.command import Command
+from borgish.cell.commands import (
+    Observe,
+    SeenAttempt,
+    SubmitJob,
+)
 from borgish.cell.model import Cell, Snapshot
 from borgish.clock import Now
 from borgish.link.poller import PollSettings

@@ -7,7 +7,12 @@ from pathlib import Path
 
 import msgspec
 
-from borgish.cell.commands import ApplyApp, Command, Decision, SubmitJob
+from borgish.cell.command import Command
+from borgish.cell.commands import (
+    ApplyApp,
+    Decision,
+    SubmitJob,
+)
 from borgish.cell.events import AnyEvent, AppApplied, Entry, JobChanged, JobSubmitted
 from borgish.cell.model import Cell
 from borgish.cell.observed import Observed

@@ -14,7 +14,12 @@ from typing import Self
 
 import msgspec
 
-from borgish.cell.commands import Command, JoinMachine, KillTasks, SubmitJob
+from borgish.cell.command import Command
+from borgish.cell.commands import (
+    JoinMachine,
+    KillTasks,
+    SubmitJob,
+)
 from borgish.cell.model import Cell
 from borgish.cli.changes import Deadline
 from borgish.clock import SystemClock

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from borgish.cell.commands import Command
+from borgish.cell.command import Command
 from borgish.cell.model import Cell
 from borgish.master import core
 from borgish.sim.faults import NO_FAULTS

@@ -9,7 +9,8 @@ import msgspec
 import pytest
 
 from borgish.cell import cron_runs, decide_crons
-from borgish.cell.commands import Command, SetCron
+from borgish.cell.command import Command
+from borgish.cell.commands import SetCron
 from borgish.cell.events import CronFired, JobSubmitted
 from borgish.sim import workload
 from borgish.sim.faults import NO_FAULTS, Faults

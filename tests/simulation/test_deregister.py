@@ -7,7 +7,14 @@ import msgspec
 import pytest
 
 from borgish.cell.apply import apply_entry
-from borgish.cell.commands import Command, DrainMachines, KillTasks, RestartTasks, ScaleJob, SubmitJob
+from borgish.cell.command import Command
+from borgish.cell.commands import (
+    DrainMachines,
+    KillTasks,
+    RestartTasks,
+    ScaleJob,
+    SubmitJob,
+)
 from borgish.cell.model import Cell, Snapshot
 from borgish.resources import Resources
 from borgish.sim.faults import NO_FAULTS, Faults

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from borgish.cell.budgets import Budget
+from borgish.cell.command import Command
 from borgish.cell.commands import (
-    Command,
     DrainMachines,
     FreezeCell,
     RestartTasks,

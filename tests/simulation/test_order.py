@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from borgish.cell import apply, lifecycle, model, order
-from borgish.cell.commands import Command
+from borgish.cell.command import Command
 from borgish.cell.observed import Observed
 from borgish.clock import Now
 from borgish.reconcilers import RECONCILERS, Reconciler

@@ -5,7 +5,12 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from borgish.cell.commands import Command, KillTasks, RollBack, SubmitJob
+from borgish.cell.command import Command
+from borgish.cell.commands import (
+    KillTasks,
+    RollBack,
+    SubmitJob,
+)
 from borgish.cell.model import Cell, Job
 from borgish.cell.observed import Remaining
 from borgish.reconcilers import rollout as rollout_loop

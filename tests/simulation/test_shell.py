@@ -11,7 +11,11 @@ import pytest
 from borgish.bands import DEFAULT_BANDS, Bands
 from borgish.borglet.core import BorgletCore
 from borgish.borglet.failures import Backoff
-from borgish.cell.commands import Observe, RemoveMachine, SubmitJob
+from borgish.cell.commands import (
+    Observe,
+    RemoveMachine,
+    SubmitJob,
+)
 from borgish.link import conversation
 from borgish.link.link import Link
 from borgish.master.core import Core

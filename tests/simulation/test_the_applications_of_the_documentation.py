@@ -13,9 +13,9 @@ import pytest
 from borgish.api.read_apply import read_apply
 from borgish.bands import DEFAULT_BANDS
 from borgish.cell.availability import down_of
+from borgish.cell.command import Command
 from borgish.cell.commands import (
     ApplyApp,
-    Command,
     KillApp,
     KillTasks,
     RestartTasks,

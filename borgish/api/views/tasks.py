@@ -3,7 +3,10 @@
 from collections.abc import Sequence
 
 from borgish.api.views.confined import not_held
-from borgish.cell.commands import SeenAttempt, SeenProgram
+from borgish.cell.commands import (
+    SeenAttempt,
+    SeenProgram,
+)
 from borgish.cell.handover import handover_cause, handover_words
 from borgish.cell.model import Cell, Handover, Job, Machine, Task
 from borgish.cell.observed import Observed

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import msgspec
 
+from borgish.cell.command import Command
 from borgish.cell.commands import (
-    Command,
     CordonMachine,
     DrainMachines,
     KillTasks,

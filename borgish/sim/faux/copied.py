@@ -13,7 +13,11 @@ import msgspec
 
 from borgish.cell.allocs import alloc_name, is_alloc_set
 from borgish.cell.availability import RECOVERED_SECONDS
-from borgish.cell.commands import Command, Observe, SeenAttempt
+from borgish.cell.command import Command
+from borgish.cell.commands import (
+    Observe,
+    SeenAttempt,
+)
 from borgish.cell.events import Entry
 from borgish.cell.model import Cell, Job, Task
 from borgish.clock import Now

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from borgish.cell.commands import Command
+from borgish.cell.command import Command
 from borgish.cell.events import Entry, TasksEvicted
 from borgish.cell.model import Cell
 from borgish.errors import Invalid

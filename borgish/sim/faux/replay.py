@@ -10,7 +10,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from borgish.cell.commands import Command, RollBack
+from borgish.cell.command import Command
+from borgish.cell.commands import RollBack
 from borgish.cell.decide import decide
 from borgish.cell.events import AnyEvent, Entry, TasksPlaced
 from borgish.cell.invariants import is_overfull

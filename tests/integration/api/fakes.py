@@ -21,7 +21,7 @@ from borgish.api.views.tally import Tally
 from borgish.audit import AuditEntry, AuditNote
 from borgish.cell.access import Asker, Principal, Role, User
 from borgish.cell.authorization import authorize
-from borgish.cell.commands import Command
+from borgish.cell.command import Command
 from borgish.cell.events import Entry
 from borgish.cell.free_space import AMPLE
 from borgish.cell.generations import Thing, check_generation, decides_about

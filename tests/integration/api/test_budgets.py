@@ -4,7 +4,12 @@ import pytest
 
 from borgish.cell.apply import apply_entry
 from borgish.cell.budgets import Budget
-from borgish.cell.commands import FreezeCell, RemoveBudget, SetBudget, UnfreezeCell
+from borgish.cell.commands import (
+    FreezeCell,
+    RemoveBudget,
+    SetBudget,
+    UnfreezeCell,
+)
 from borgish.cell.events import BudgetSet, CellFrozen, Entry
 from borgish.client import Client, quoted
 from borgish.errors import Forbidden, Invalid, NotFound

@@ -5,7 +5,13 @@ import pytest
 
 from borgish.api.crons import WITH_TIMES_MAX
 from borgish.cell.apply import apply_entry
-from borgish.cell.commands import PauseCron, RemoveCron, ResumeCron, RunCron, SetCron
+from borgish.cell.commands import (
+    PauseCron,
+    RemoveCron,
+    ResumeCron,
+    RunCron,
+    SetCron,
+)
 from borgish.cell.crons import Cron
 from borgish.cell.events import CronFired, CronSet, Entry, JobSubmitted
 from borgish.cli.lookup import every_cron

@@ -14,7 +14,7 @@ from borgish.api.auth import ALLOWED, POLICY, CellTokens, Policy
 from borgish.api.openapi import document
 from borgish.api.serve import Serving, serve
 from borgish.cell.access import Invitation, Role, Token
-from borgish.cell.commands import RevokeToken
+from borgish.cell.access_commands import RevokeToken
 from borgish.client import Client
 from borgish.credentials import MEMBER, poll_token
 from borgish.errors import BorgishError, Forbidden, Unauthenticated

@@ -5,7 +5,11 @@ import pytest
 
 from borgish.bands import DEFAULT_BANDS, Bands
 from borgish.cell.apply import apply_entry
-from borgish.cell.commands import RemoveQuota, SetQuota, SubmitJob
+from borgish.cell.commands import (
+    RemoveQuota,
+    SetQuota,
+    SubmitJob,
+)
 from borgish.cell.events import Entry, QuotaSet
 from borgish.cell.model import Rules
 from borgish.cell.quotas import Quota

@@ -3,7 +3,7 @@
 import typing
 
 from borgish.cell import apply
-from borgish.cell.commands import Command
+from borgish.cell.command import Command
 from borgish.cell.decide import COMMANDS
 from borgish.cell.events import AnyEvent
 from borgish.cell.generations import DECIDED_ABOUT_SEVERAL, DECIDED_BY_PEOPLE

@@ -5,8 +5,7 @@ from typing import Any, get_type_hints
 
 import pytest
 
-from borgish.cell import commands
-from borgish.cell.commands import Command
+from borgish.cell.command import Command
 from borgish.cell.free_space import (
     AMPLE,
     FULL_SHARE,
@@ -28,11 +27,7 @@ ROOMS = {
     Level.LOW: FreeSpace(Level.LOW, 300 * MIB, FLOOR),
     Level.FULL: FreeSpace(Level.FULL, 20 * MIB, FLOOR),
 }
-COMMANDS = {
-    name: each
-    for name, each in vars(commands).items()
-    if isinstance(each, type) and issubclass(each, Command) and each is not Command
-}
+COMMANDS = {each.__name__: each for each in Command.__subclasses__()}
 # Written out, so that a command that is added has to be put into one of these.
 ASK_FOR_MORE = {
     *("SubmitJob", "ScaleJob", "RestartTasks", "RollBack", "SetQuota", "SetBudget", "UndoUpdate"),

@@ -7,9 +7,9 @@ import msgspec
 import pytest
 
 from borgish.cell.budgets import Budget
+from borgish.cell.command import Command
 from borgish.cell.commands import (
     ApplyApp,
-    Command,
     CordonMachine,
     DrainMachines,
     EvictTasks,

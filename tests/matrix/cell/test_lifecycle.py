@@ -5,7 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from borgish.cell.commands import KillTasks, PlaceTasks, SubmitJob
+from borgish.cell.commands import (
+    KillTasks,
+    PlaceTasks,
+    SubmitJob,
+)
 from borgish.cell.lifecycle import TABLE, IllegalTransition, TaskEvent, allows, diagram, transition
 from borgish.vocabulary import Ending, State
 from tests.unit.cell.test_decide import Desk, spec

@@ -11,22 +11,33 @@ import msgspec
 import pytest
 
 from borgish.cell.access import Invitation, Role, Token
-from borgish.cell.apply import apply_entry
-from borgish.cell.budgets import Budget
-from borgish.cell.commands import (
+from borgish.cell.access_commands import (
     AddGroup,
     AddUser,
     AdmitTokens,
+    ChangeGrants,
+    ChangeMembers,
+    CreateToken,
+    InviteMachine,
+    NoteCertificate,
+    NoteTokenUse,
+    RemoveGroup,
+    RemoveSecret,
+    RemoveUser,
+    RevokeInvitation,
+    RevokeToken,
+    SetSecret,
+)
+from borgish.cell.apply import apply_entry
+from borgish.cell.budgets import Budget
+from borgish.cell.command import Command
+from borgish.cell.commands import (
     AdvanceRollouts,
     ApplyApp,
     BeginEpoch,
     BeginHandovers,
     CancelMaintenance,
-    ChangeGrants,
-    ChangeMembers,
-    Command,
     CordonMachine,
-    CreateToken,
     DrainMachines,
     EndChildren,
     EndFailedJob,
@@ -44,14 +55,11 @@ from borgish.cell.commands import (
     FreezeCell,
     HandOverTasks,
     HoldJob,
-    InviteMachine,
     JoinMachine,
     KillApp,
     KillTasks,
     LoseMachine,
     MaintainMachines,
-    NoteCertificate,
-    NoteTokenUse,
     Observe,
     PauseCron,
     PauseRollouts,
@@ -63,17 +71,12 @@ from borgish.cell.commands import (
     RemoveApp,
     RemoveBudget,
     RemoveCron,
-    RemoveGroup,
     RemoveMachine,
     RemoveQuota,
-    RemoveSecret,
-    RemoveUser,
     RestartTasks,
     ResumeCron,
     ResumeUpdate,
-    RevokeInvitation,
     RevokeMachine,
-    RevokeToken,
     RollBack,
     RunApp,
     RunCron,
@@ -84,7 +87,6 @@ from borgish.cell.commands import (
     SetMachineDown,
     SetMachineUp,
     SetQuota,
-    SetSecret,
     SubmitJob,
     TaintMachine,
     TurnWindows,

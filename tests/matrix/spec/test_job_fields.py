@@ -23,7 +23,12 @@ from borgish.borglet.runtimes.docker_container import Owner, Place, container_co
 from borgish.borglet.runtimes.folders import RunFolder, name_of
 from borgish.borglet.runtimes.starter import Starter
 from borgish.borglet.runtimes.zygote import Answer, Zygote
-from borgish.cell.commands import JoinMachine, PlaceTasks, RestartTasks, SubmitJob
+from borgish.cell.commands import (
+    JoinMachine,
+    PlaceTasks,
+    RestartTasks,
+    SubmitJob,
+)
 from borgish.errors import Invalid
 from borgish.link.conversation import Outgoing
 from borgish.resources import Resources

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from borgish.cell.availability import count_of, down_of, find_down
 from borgish.cell.budgets import Budget
+from borgish.cell.command import Command
 from borgish.cell.commands import (
-    Command,
     EvictTasks,
     ForgetJob,
     JoinMachine,

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from borgish.cell.apply import apply_entry
 from borgish.cell.availability import find_down, live_tasks
 from borgish.cell.budgets import Budget
+from borgish.cell.command import Command
 from borgish.cell.commands import (
-    Command,
     DrainMachines,
     FreezeCell,
     JoinMachine,

@@ -3,9 +3,9 @@
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
+from borgish.cell.command import Command
 from borgish.cell.commands import (
     CancelMaintenance,
-    Command,
     CordonMachine,
     DrainMachines,
     MaintainMachines,

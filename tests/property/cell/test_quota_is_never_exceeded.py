@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from borgish.bands import Bands
 from borgish.cell.apply import apply_entry
+from borgish.cell.command import Command
 from borgish.cell.commands import (
-    Command,
     ForgetJob,
     JoinMachine,
     KillTasks,

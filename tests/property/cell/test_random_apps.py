@@ -7,7 +7,14 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from borgish.cell.commands import ApplyApp, Command, KillTasks, ScaleJob, SubmitJob, UndoUpdate
+from borgish.cell.command import Command
+from borgish.cell.commands import (
+    ApplyApp,
+    KillTasks,
+    ScaleJob,
+    SubmitJob,
+    UndoUpdate,
+)
 from borgish.cell.model import Job
 from borgish.cell.owners import merged
 from borgish.errors import Conflict, NotFound, Refused

@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from borgish.cell.apply import apply_entry
+from borgish.cell.command import Command
 from borgish.cell.commands import (
     ApplyApp,
     CancelMaintenance,
-    Command,
     CordonMachine,
     DrainMachines,
     EvictTasks,

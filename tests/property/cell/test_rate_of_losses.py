@@ -7,7 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from borgish.cell.apply import apply_entry
-from borgish.cell.commands import JoinMachine, SubmitJob
+from borgish.cell.commands import (
+    JoinMachine,
+    SubmitJob,
+)
 from borgish.cell.events import Entry, MachineLost, TasksEvicted
 from borgish.cell.model import Cell, Snapshot
 from borgish.cell.observed import Miss

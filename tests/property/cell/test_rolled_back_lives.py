@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from borgish.cell.apply import apply_entry
+from borgish.cell.command import Command
 from borgish.cell.commands import (
-    Command,
     CordonMachine,
     EvictTasks,
     ForgetJob,

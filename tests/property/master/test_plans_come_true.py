@@ -7,7 +7,14 @@ import msgspec
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from borgish.cell.commands import Command, CordonMachine, KillTasks, ScaleJob, SubmitJob, UncordonMachine
+from borgish.cell.command import Command
+from borgish.cell.commands import (
+    CordonMachine,
+    KillTasks,
+    ScaleJob,
+    SubmitJob,
+    UncordonMachine,
+)
 from borgish.cell.events import AnyEvent, Entry, PlacesPromised, TasksEvicted, TasksPlaced
 from borgish.cell.invariants import violations
 from borgish.cell.model import Job, Machine

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from borgish.cell.allocs import alloc_name, inside, is_alloc_set
 from borgish.cell.apply import apply_entry
+from borgish.cell.command import Command
 from borgish.cell.commands import (
-    Command,
     CordonMachine,
     JoinMachine,
     KillTasks,

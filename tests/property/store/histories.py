@@ -7,7 +7,11 @@ from hypothesis import strategies as st
 
 from borgish.bands import Bands
 from borgish.cell.budgets import Budget
-from borgish.cell.commands import AdvanceRollouts, Command, RollBack
+from borgish.cell.command import Command
+from borgish.cell.commands import (
+    AdvanceRollouts,
+    RollBack,
+)
 from borgish.cell.decide import decide
 from borgish.cell.events import (
     AnyEvent,

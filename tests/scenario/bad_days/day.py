@@ -18,8 +18,8 @@ from borgish.api.views.jobs import job_detail
 from borgish.api.views.machines import machine_view
 from borgish.api.views.tally import Tally
 from borgish.api.views.why import why_job, why_task
+from borgish.cell.command import Command
 from borgish.cell.commands import (
-    Command,
     DrainMachines,
     KillTasks,
     PauseUpdate,

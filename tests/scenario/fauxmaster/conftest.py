@@ -5,7 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from borgish.cell.commands import CordonMachine, KillTasks
+from borgish.cell.commands import (
+    CordonMachine,
+    KillTasks,
+)
 from tests.scenario.fauxmaster.asked import Asker
 from tests.scenario.fauxmaster.kept_cell import KeptCell, job
 

@@ -2,7 +2,13 @@
 
 from pathlib import Path
 
-from borgish.cell.commands import Command, JoinMachine, RollBack, Seen, SubmitJob
+from borgish.cell.command import Command
+from borgish.cell.commands import (
+    JoinMachine,
+    RollBack,
+    Seen,
+    SubmitJob,
+)
 from borgish.cell.model import Machine
 from borgish.clock import Now
 from borgish.errors import Refused

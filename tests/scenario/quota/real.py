@@ -10,7 +10,8 @@ from borgish.api.serve import Serving, serve
 from borgish.api.services import Reading
 from borgish.bands import Bands
 from borgish.cell.access import Asker, User
-from borgish.cell.commands import Command, JoinMachine
+from borgish.cell.command import Command
+from borgish.cell.commands import JoinMachine
 from borgish.cell.model import Cell, Rules, Snapshot
 from borgish.clock import Now
 from borgish.errors import Refused

@@ -11,7 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from borgish.cell.allocs import is_alloc_set
-from borgish.cell.commands import Command, JoinMachine, Observe, SeenAttempt, SubmitJob
+from borgish.cell.command import Command
+from borgish.cell.commands import (
+    JoinMachine,
+    Observe,
+    SeenAttempt,
+    SubmitJob,
+)
 from borgish.cell.invariants import violations
 from borgish.cell.model import Cell, Job, Machine, Snapshot, Task
 from borgish.clock import Now

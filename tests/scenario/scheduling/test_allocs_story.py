@@ -1,6 +1,11 @@
 """Alloc sets, from the job file to the machine: tasks share what is reserved, and go where it goes."""
 
-from borgish.cell.commands import CordonMachine, KillTasks, RestartTasks, ScaleJob
+from borgish.cell.commands import (
+    CordonMachine,
+    KillTasks,
+    RestartTasks,
+    ScaleJob,
+)
 from tests.scenario.scheduling.story import Story
 
 ROOM = """

@@ -2,7 +2,10 @@
 
 import msgspec
 
-from borgish.cell.commands import Observe, SeenAttempt
+from borgish.cell.commands import (
+    Observe,
+    SeenAttempt,
+)
 from borgish.master.step import CommandRequest
 from borgish.vocabulary import Ending, Phase
 from tests.scenario.scheduling.story import Story, running

@@ -1,6 +1,12 @@
 """Machines that are marked or change under their tasks, and what a placed task is told of its place."""
 
-from borgish.cell.commands import DrainMachines, Observe, TaintMachine, UndrainMachines, UntaintMachine
+from borgish.cell.commands import (
+    DrainMachines,
+    Observe,
+    TaintMachine,
+    UndrainMachines,
+    UntaintMachine,
+)
 from borgish.link.conversation import Outgoing
 from borgish.master.step import CommandRequest
 from borgish.vocabulary import TaintEffect, task_name

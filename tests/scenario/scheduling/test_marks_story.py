@@ -1,6 +1,10 @@
 """Taints, machines kept for some, attributes that change, and images, from the job file to the machine."""
 
-from borgish.cell.commands import Observe, TaintMachine, UntaintMachine
+from borgish.cell.commands import (
+    Observe,
+    TaintMachine,
+    UntaintMachine,
+)
 from borgish.master.step import CommandRequest
 from borgish.vocabulary import Runtime, TaintEffect
 from tests.scenario.scheduling.story import Story

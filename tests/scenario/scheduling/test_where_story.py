@@ -1,6 +1,9 @@
 """Constraints, preferences, spread and affinity, from the job file to the machine."""
 
-from borgish.cell.commands import KillTasks, ScaleJob
+from borgish.cell.commands import (
+    KillTasks,
+    ScaleJob,
+)
 from tests.scenario.scheduling.story import Story
 
 

@@ -6,7 +6,12 @@ from borgish.api.views.apps import app_detail
 from borgish.api.views.order import order_refusal
 from borgish.api.views.tally import Tally
 from borgish.api.views.why import JOBS_SHOWN, why_app
-from borgish.cell.commands import ApplyApp, ForgetJob, KillTasks, SetCron
+from borgish.cell.commands import (
+    ApplyApp,
+    ForgetJob,
+    KillTasks,
+    SetCron,
+)
 from borgish.spec.app import AppSpec, Document
 from borgish.spec.job import After, JobSpec, Restart
 from borgish.vocabulary import Ending, Outcome, RestartPolicy, State, Until

@@ -7,7 +7,11 @@ from borgish.api.views.history import HistoryFilter, history_view
 from borgish.api.views.machines import STAYING_SHOWN, machine_view
 from borgish.api.views.tally import Tally
 from borgish.api.views.why import why_task
-from borgish.cell.commands import DrainMachines, MaintainMachines, SubmitJob
+from borgish.cell.commands import (
+    DrainMachines,
+    MaintainMachines,
+    SubmitJob,
+)
 from borgish.cell.drains import drain_words
 from borgish.cell.events import MachineRestored
 from borgish.cell.handover import NOT_HEARD

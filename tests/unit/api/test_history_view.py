@@ -7,7 +7,7 @@ import pytest
 from borgish.api.moments import moment
 from borgish.api.views.history import COMMAND_WORDS, HistoryFilter, history_view
 from borgish.cell import events as happened
-from borgish.cell.commands import Command
+from borgish.cell.command import Command
 from borgish.cell.decide import decide
 from borgish.cell.events import AnyEvent, Entry
 from borgish.errors import Invalid

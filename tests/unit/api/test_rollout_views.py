@@ -3,7 +3,10 @@
 from borgish.api.views.events import event_views
 from borgish.api.views.jobs import job_detail
 from borgish.api.views.tasks import task_view
-from borgish.cell.commands import PauseUpdate, SubmitJob
+from borgish.cell.commands import (
+    PauseUpdate,
+    SubmitJob,
+)
 from borgish.spec.job import Update
 from borgish.vocabulary import Hold, OnFailure, RolloutKind
 from borgish.wire.api import JobDetail

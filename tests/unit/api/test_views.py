@@ -7,7 +7,11 @@ from borgish.api.views.status import Daemon, status_view, summary_view
 from borgish.api.views.tally import Tally
 from borgish.api.views.tasks import task_view
 from borgish.api.views.why import why_job
-from borgish.cell.commands import Observe, SeenAttempt, SeenProgram
+from borgish.cell.commands import (
+    Observe,
+    SeenAttempt,
+    SeenProgram,
+)
 from borgish.cell.crons import Cron
 from borgish.cell.model import App, AppVersion, exit_text
 from borgish.cell.observed import Observed, SeenMachine, record_report

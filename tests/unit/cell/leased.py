@@ -3,7 +3,12 @@
 from collections.abc import Iterable
 from typing import Any
 
-from borgish.cell.commands import JoinMachine, Observe, SeenAttempt, SubmitJob
+from borgish.cell.commands import (
+    JoinMachine,
+    Observe,
+    SeenAttempt,
+    SubmitJob,
+)
 from borgish.cell.leases import CLOCK_RATES_MAX, LEASE_SECONDS
 from borgish.cell.model import Cell, Machine
 from borgish.clock import Now

@@ -5,7 +5,15 @@ from typing import Any
 import msgspec
 
 from borgish.cell.apply import apply_entry
-from borgish.cell.commands import Command, JoinMachine, KillTasks, Observe, RollBack, SeenAttempt, SubmitJob
+from borgish.cell.command import Command
+from borgish.cell.commands import (
+    JoinMachine,
+    KillTasks,
+    Observe,
+    RollBack,
+    SeenAttempt,
+    SubmitJob,
+)
 from borgish.cell.events import AnyEvent, Entry
 from borgish.cell.invariants import violations
 from borgish.cell.model import Cell, Machine, Snapshot

@@ -4,29 +4,31 @@ import msgspec
 import pytest
 
 from borgish.cell.access import Invitation, Principal, Role, Token, bands_of, principal_of
-from borgish.cell.authorization import authorize
-from borgish.cell.commands import (
+from borgish.cell.access_commands import (
     AddGroup,
     AddUser,
     AdmitTokens,
-    ApplyApp,
     ChangeGrants,
     ChangeMembers,
-    Command,
     CreateToken,
     InviteMachine,
-    JoinMachine,
-    KillTasks,
     NoteTokenUse,
     RemoveGroup,
-    RemoveMachine,
     RemoveUser,
+    RevokeInvitation,
+    RevokeToken,
+)
+from borgish.cell.authorization import authorize
+from borgish.cell.command import Command
+from borgish.cell.commands import (
+    ApplyApp,
+    JoinMachine,
+    KillTasks,
+    RemoveMachine,
     RestartTasks,
     ResumeCron,
     ResumeUpdate,
-    RevokeInvitation,
     RevokeMachine,
-    RevokeToken,
     RollBack,
     RunApp,
     RunCron,

@@ -5,9 +5,9 @@ import pytest
 
 from borgish.bands import Bands
 from borgish.cell.apply import apply_entry
+from borgish.cell.command import Command
 from borgish.cell.commands import (
     BeginEpoch,
-    Command,
     JoinMachine,
     KillTasks,
     RemoveQuota,

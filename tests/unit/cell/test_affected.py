@@ -3,8 +3,8 @@
 import pytest
 
 from borgish.cell.affected import FEW
+from borgish.cell.command import Command
 from borgish.cell.commands import (
-    Command,
     FreezeCell,
     KillTasks,
     LoseMachine,

@@ -4,8 +4,8 @@ import pytest
 
 from borgish.borglet.attempt import Attempt
 from borgish.borglet.runtimes.base import RunState
+from borgish.cell.command import Command
 from borgish.cell.commands import (
-    Command,
     EvictTasks,
     JoinMachine,
     LoseMachine,

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from borgish.cell.command import Command
 from borgish.cell.commands import (
-    Command,
     ForgetJob,
     KillTasks,
     PauseCron,

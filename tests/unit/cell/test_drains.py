@@ -3,9 +3,9 @@
 import pytest
 
 from borgish.cell.apply import apply_entry
+from borgish.cell.command import Command
 from borgish.cell.commands import (
     CancelMaintenance,
-    Command,
     CordonMachine,
     DrainMachines,
     EvictTasks,

@@ -2,7 +2,11 @@
 
 import pytest
 
-from borgish.cell.commands import PlaceTasks, SeenAttempt, SubmitJob
+from borgish.cell.commands import (
+    PlaceTasks,
+    SeenAttempt,
+    SubmitJob,
+)
 from borgish.link.conversation import attempt_spec
 from borgish.spec.job import Health
 from borgish.spec.read import read_job

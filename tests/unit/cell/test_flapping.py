@@ -2,7 +2,13 @@
 
 import pytest
 
-from borgish.cell.commands import CordonMachine, ReleaseMachine, SetMachineDown, SetMachineUp, UncordonMachine
+from borgish.cell.commands import (
+    CordonMachine,
+    ReleaseMachine,
+    SetMachineDown,
+    SetMachineUp,
+    UncordonMachine,
+)
 from borgish.cell.flapping import (
     FORGOTTEN_SECONDS,
     QUARANTINE_SECONDS,

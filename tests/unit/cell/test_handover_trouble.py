@@ -6,8 +6,8 @@ import random
 import msgspec
 import pytest
 
+from borgish.cell.command import Command
 from borgish.cell.commands import (
-    Command,
     CordonMachine,
     DrainMachines,
     FreezeCell,

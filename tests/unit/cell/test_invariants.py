@@ -6,7 +6,12 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from borgish.cell.commands import JoinMachine, PlaceTasks, PromisePlaces, SubmitJob
+from borgish.cell.commands import (
+    JoinMachine,
+    PlaceTasks,
+    PromisePlaces,
+    SubmitJob,
+)
 from borgish.cell.invariants import is_overfull, violations
 from borgish.cell.model import Cell, LostAttempt, Task
 from borgish.resources import Resources

@@ -1,7 +1,13 @@
 """A store that has lost history: its attempts keep their meaning, and machines obey again."""
 
 from borgish.cell.apply import apply_entry
-from borgish.cell.commands import JoinMachine, Observe, Seen, SeenAttempt, SubmitJob
+from borgish.cell.commands import (
+    JoinMachine,
+    Observe,
+    Seen,
+    SeenAttempt,
+    SubmitJob,
+)
 from borgish.cell.decide_cell import POSITIONS_MORE, is_older
 from borgish.cell.events import Elected, EntriesLost, Entry, follows
 from borgish.cell.invariants import violations

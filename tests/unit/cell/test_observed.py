@@ -4,7 +4,10 @@ from typing import Any
 
 import pytest
 
-from borgish.cell.commands import Observe, SeenAttempt
+from borgish.cell.commands import (
+    Observe,
+    SeenAttempt,
+)
 from borgish.cell.model import Cell, Snapshot
 from borgish.cell.observed import (
     MISSES_MAX,

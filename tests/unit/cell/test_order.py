@@ -7,7 +7,14 @@ import pytest
 
 from borgish.api.views.order import order_refusal, order_sentences
 from borgish.api.views.why import why_task
-from borgish.cell.commands import ForgetJob, KillTasks, RestartTasks, ScaleJob, SubmitJob, UndoUpdate
+from borgish.cell.commands import (
+    ForgetJob,
+    KillTasks,
+    RestartTasks,
+    ScaleJob,
+    SubmitJob,
+    UndoUpdate,
+)
 from borgish.cell.diff import difference
 from borgish.cell.model import Cell, Rollout, Snapshot
 from borgish.cell.observed import MISSES_MAX, Miss

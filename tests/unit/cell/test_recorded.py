@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from borgish.bands import DEFAULT_BANDS
+from borgish.cell.command import Command
 from borgish.cell.commands import (
     AdvanceRollouts,
     BeginEpoch,
-    Command,
     CordonMachine,
     EvictTasks,
     JoinMachine,

@@ -4,7 +4,11 @@ from typing import Any
 
 import pytest
 
-from borgish.cell.commands import Observe, SeenAttempt, SubmitJob
+from borgish.cell.commands import (
+    Observe,
+    SeenAttempt,
+    SubmitJob,
+)
 from borgish.cell.decide import decide
 from borgish.cell.events import Entry, Facts, Recorded
 from borgish.cell.model import Machine

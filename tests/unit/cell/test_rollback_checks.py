@@ -6,7 +6,12 @@ import msgspec
 import pytest
 
 from borgish.bands import Bands
-from borgish.cell.commands import ForgetJob, KillTasks, ScaleJob, SubmitJob
+from borgish.cell.commands import (
+    ForgetJob,
+    KillTasks,
+    ScaleJob,
+    SubmitJob,
+)
 from borgish.cell.events import JobChanged, QuotaRemoved, QuotaSet, RulesSet
 from borgish.cell.model import Rules
 from borgish.cell.quotas import Quota

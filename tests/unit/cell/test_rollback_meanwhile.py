@@ -1,6 +1,12 @@
 """While a rollback goes on, others want the room that it frees, and people submit what it ended."""
 
-from borgish.cell.commands import CordonMachine, KillTasks, RestartTasks, ScaleJob, SubmitJob
+from borgish.cell.commands import (
+    CordonMachine,
+    KillTasks,
+    RestartTasks,
+    ScaleJob,
+    SubmitJob,
+)
 from borgish.resources import Resources
 from borgish.vocabulary import State
 from tests.unit.cell.lived import FIVE, GIB, Lived, deploy, spec

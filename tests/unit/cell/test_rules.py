@@ -5,7 +5,14 @@ import pytest
 
 from borgish.bands import Bands
 from borgish.cell.apply import apply_entry
-from borgish.cell.commands import EvictTasks, JoinMachine, KillTasks, Observe, PlaceTasks, SubmitJob
+from borgish.cell.commands import (
+    EvictTasks,
+    JoinMachine,
+    KillTasks,
+    Observe,
+    PlaceTasks,
+    SubmitJob,
+)
 from borgish.cell.events import Entry, RulesSet
 from borgish.cell.model import Cell, Rules, Snapshot
 from borgish.clock import Now

@@ -4,16 +4,18 @@ import msgspec
 import pytest
 
 from borgish.cell.access import Secret
+from borgish.cell.access_commands import (
+    RemoveSecret,
+    SetSecret,
+)
+from borgish.cell.command import Command
 from borgish.cell.commands import (
-    Command,
     JoinMachine,
     KillTasks,
     PlaceTasks,
-    RemoveSecret,
     RevokeMachine,
     RollBack,
     SetCron,
-    SetSecret,
     SubmitJob,
 )
 from borgish.cell.decide import decide

@@ -2,8 +2,8 @@
 
 import pytest
 
+from borgish.cell.command import Command
 from borgish.cell.commands import (
-    Command,
     CordonMachine,
     EvictTasks,
     JoinMachine,

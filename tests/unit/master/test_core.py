@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from borgish.cell.apply import apply_entry
+from borgish.cell.command import Command
 from borgish.cell.commands import (
-    Command,
     JoinMachine,
     KillTasks,
     Observe,

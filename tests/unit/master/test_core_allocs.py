@@ -1,6 +1,13 @@
 """Allocs as the master keeps them: no machine ever speaks of one, and nobody misses it."""
 
-from borgish.cell.commands import CordonMachine, KillTasks, Observe, SeenAttempt, SubmitJob, UncordonMachine
+from borgish.cell.commands import (
+    CordonMachine,
+    KillTasks,
+    Observe,
+    SeenAttempt,
+    SubmitJob,
+    UncordonMachine,
+)
 from borgish.cell.model import Task
 from borgish.link.conversation import Outgoing
 from borgish.master.step import CommandRequest

@@ -6,7 +6,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from borgish.cell.commands import CordonMachine, JoinMachine, KillTasks, SeenAttempt, SetQuota, SubmitJob
+from borgish.cell.commands import (
+    CordonMachine,
+    JoinMachine,
+    KillTasks,
+    SeenAttempt,
+    SetQuota,
+    SubmitJob,
+)
 from borgish.cell.model import Machine
 from borgish.errors import Conflict, Invalid, Refused
 from borgish.master.core import Core

@@ -5,7 +5,10 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from borgish.cell.commands import BeginEpoch, Seen
+from borgish.cell.commands import (
+    BeginEpoch,
+    Seen,
+)
 from borgish.cell.decide import decide
 from borgish.cell.events import EntriesLost
 from borgish.cell.model import Cell, Snapshot

@@ -10,7 +10,15 @@ import pytest
 
 import borgish
 from borgish.cell.apply import apply_entry
-from borgish.cell.commands import Command, Decision, ForgetJob, JoinMachine, KillTasks, ScaleJob, SubmitJob
+from borgish.cell.command import Command
+from borgish.cell.commands import (
+    Decision,
+    ForgetJob,
+    JoinMachine,
+    KillTasks,
+    ScaleJob,
+    SubmitJob,
+)
 from borgish.cell.decide import decide
 from borgish.cell.model import Cell, Snapshot
 from borgish.clock import Now

@@ -12,7 +12,13 @@ import pytest
 from borgish.api.moments import read_moment
 from borgish.api.views.status import Daemon
 from borgish.cell.access import Asker, Principal, Role
-from borgish.cell.commands import Command, JoinMachine, KillTasks, Seen, SubmitJob
+from borgish.cell.command import Command
+from borgish.cell.commands import (
+    JoinMachine,
+    KillTasks,
+    Seen,
+    SubmitJob,
+)
 from borgish.clock import SystemClock
 from borgish.errors import Conflict, Gone, Invalid, NotFound, Refused
 from borgish.master.checkpoints import Checkpointer

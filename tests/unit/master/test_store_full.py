@@ -5,7 +5,14 @@ import asyncio
 import msgspec
 import pytest
 
-from borgish.cell.commands import CordonMachine, JoinMachine, KillTasks, Observe, SeenAttempt, SubmitJob
+from borgish.cell.commands import (
+    CordonMachine,
+    JoinMachine,
+    KillTasks,
+    Observe,
+    SeenAttempt,
+    SubmitJob,
+)
 from borgish.cell.free_space import AMPLE, FreeSpace, Level
 from borgish.clock import SystemClock
 from borgish.errors import StoreFull

@@ -8,7 +8,10 @@ from collections.abc import Callable
 
 import pytest
 
-from borgish.cell.commands import CordonMachine, UncordonMachine
+from borgish.cell.commands import (
+    CordonMachine,
+    UncordonMachine,
+)
 from borgish.cell.model import Machine
 from borgish.clock import SystemClock
 from borgish.errors import CellBroken, Fenced, OutcomeUnknown

@@ -1,6 +1,11 @@
 """When jobs that are dead are let go of."""
 
-from borgish.cell.commands import Command, ForgetJob, KillTasks, SubmitJob
+from borgish.cell.command import Command
+from borgish.cell.commands import (
+    ForgetJob,
+    KillTasks,
+    SubmitJob,
+)
 from borgish.clock import Now
 from borgish.reconcilers import jobs
 from borgish.reconcilers.settings import ReconcileSettings

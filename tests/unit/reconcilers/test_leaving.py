@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
+from borgish.cell.command import Command
 from borgish.cell.commands import (
-    Command,
     EvictTasks,
     JoinMachine,
     Observe,

@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
+from borgish.cell.command import Command
 from borgish.cell.commands import (
-    Command,
     JoinMachine,
     LoseMachine,
     PlaceTasks,

@@ -2,7 +2,12 @@
 
 import pytest
 
-from borgish.cell.commands import Command, ReleaseMachine, SetMachineDown, SetMachineUp
+from borgish.cell.command import Command
+from borgish.cell.commands import (
+    ReleaseMachine,
+    SetMachineDown,
+    SetMachineUp,
+)
 from borgish.cell.model import Cell, Snapshot
 from borgish.cell.observed import (
     MISSES_MAX,

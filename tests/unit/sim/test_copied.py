@@ -7,7 +7,10 @@ from contextlib import closing
 import msgspec
 import pytest
 
-from borgish.cell.commands import SubmitJob, TaintMachine
+from borgish.cell.commands import (
+    SubmitJob,
+    TaintMachine,
+)
 from borgish.cell.disruption import Gate
 from borgish.cell.events import LeasesEnded, TasksPlaced
 from borgish.cell.invariants import violations

@@ -5,8 +5,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from borgish.cell.command import Command
 from borgish.cell.commands import (
-    Command,
     CordonMachine,
     KillTasks,
     PlaceTasks,
