@@ -59,6 +59,20 @@ def mounts_lacks() -> str:
     return ""
 
 
+@functools.cache
+def networks_lacks() -> str:
+    """Return why no networks of their own can be made here, "" when they can."""
+    made = f"bg-{os.getpid()}"
+    try:
+        subprocess.run(["ip", "netns", "add", made], check=True, capture_output=True, text=True)
+    except OSError as error:
+        return f"no ip to call ({error}); install iproute2"
+    except subprocess.CalledProcessError as error:
+        return f"no right to make a network namespace ({error.stderr.strip()})"
+    subprocess.run(["ip", "netns", "del", made], check=True)
+    return ""
+
+
 def nightly_lacks() -> str:
     """Return how the long tests are run, "" when they are to run."""
     return "" if "nightly" in required() else "they take long; ./scripts/test nightly runs them"
@@ -74,6 +88,7 @@ def traces_lacks() -> str:
 LACKS: dict[str, Callable[[], str]] = {
     "docker": docker_lacks,
     "mounts": mounts_lacks,
+    "networks": networks_lacks,
     "nightly": nightly_lacks,
     "postgres": postgres_lacks,
     "traces": traces_lacks,
