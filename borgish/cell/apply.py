@@ -481,6 +481,8 @@ def _restore(cell: Cell, one: JobRestored, reason: str, at: float, by: str) -> N
     transition(cell, job, one.pending, TaskEvent.RESTORE_TO_PENDING, at, reason)
     for record in one.dead:
         _end_as(cell, job, record, at)
+    if one.spec.secrets:
+        note_given(cell, one.spec, machines_of(cell, job))
     _begin(cell, job, one.rollout)
     if job.waits is not None:
         end_wait(cell, job)

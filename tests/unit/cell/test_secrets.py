@@ -147,3 +147,17 @@ def test_a_rollback_leaves_secrets_as_they_are(desk: Desk) -> None:
     command = RollBack(then.position, NOW.wall)
     desk.apply(decide(desk.cell, desk.observed, command, "ann", NOW, then), "RollBack")
     assert secret(desk).sealed == b"two"
+
+
+def test_a_machine_has_it_again_by_a_rollback_of_its_job() -> None:
+    desk = Desk()
+    desk.do(setting())
+    desk.do(SubmitJob(spec(tasks=1, secret_files={"db.key": "db"})))
+    desk.do(PlaceTasks("ann/web", (0,), ("m1",)))
+    then = Cell(msgspec.convert(msgspec.to_builtins(desk.cell.snapshot()), Snapshot))
+    desk.do(SubmitJob(spec(tasks=1)))
+    desk.do(setting(b"two"))
+    assert secret(desk).machines == ()
+    command = RollBack(then.position, NOW.wall)
+    desk.apply(decide(desk.cell, desk.observed, command, "ann", NOW, then), "RollBack")
+    assert secret(desk).machines == ("m1",)
