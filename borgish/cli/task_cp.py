@@ -29,6 +29,7 @@ CHUNK_BYTES = 256 * 1024
 HEADERS_BYTES_MAX = 1024 * 1024  # between two files; long names need a few kilobytes
 FILES_MAX = 1_000_000
 SAID_BYTES_MAX = 16 * 1024
+_NOTHING_MORE = "Nothing more was copied"
 _TASK = re.compile(f"(?:{NAME_PATTERN}/)?{NAME_PATTERN}/[0-9]+", re.ASCII)
 
 
@@ -52,13 +53,19 @@ class Copied:
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
-        self.files = self.bytes = self.left_out = 0
+        self.files = self.folders = self.bytes = 0
 
     def add_file(self) -> None:
         """Count one more. Raises BorgishError for one too many."""
         self.files += 1
         if self.files > FILES_MAX:
             raise BorgishError(f"There are more than {FILES_MAX} files", "Copy them folder by folder")
+
+    def add_folder(self) -> None:
+        """Count one more. Raises BorgishError for one too many."""
+        self.folders += 1
+        if self.folders > FILES_MAX:
+            raise BorgishError(f"There are more than {FILES_MAX} folders", "Copy them one by one")
 
     def add_bytes(self, amount: int) -> None:
         """Count more of a file. Raises BorgishError for too much."""
@@ -68,7 +75,6 @@ class Copied:
 
     def leave_out(self, name: str, why: str) -> None:
         """Say that something is not copied."""
-        self.left_out += 1
         print_err(f"left out: {safe(name)}: {why}")
 
     def show(self) -> None:
@@ -179,8 +185,17 @@ class Unpacker:
 
     def take(self, member: tarfile.TarInfo, content: IO[bytes] | None) -> None:
         """Write one. Raises OSError and BorgishError."""
+        try:
+            self._take(member, content)
+        except (ValueError, OverflowError) as error:  # a NUL in a name, a time that no file system has
+            raise BorgishError(
+                f"The task sent {safe(member.name)}, which cannot be written: {error}", _NOTHING_MORE
+            ) from None
+
+    def _take(self, member: tarfile.TarInfo, content: IO[bytes] | None) -> None:
         parts = self._parts(member.name)
         if member.isdir():
+            self._copied.add_folder()
             self._modes.append((parts, member.mode & 0o777 | 0o700))
             os.close(self._folder(parts))
             return
@@ -212,6 +227,8 @@ class Unpacker:
             os.symlink(member.linkname, name, dir_fd=folder)
         elif member.islnk():
             other = self._parts(member.linkname)
+            if not other:
+                raise self._foreign(member.linkname)
             there = self._folder(other[:-1])
             try:
                 _remove(name, folder)
@@ -242,7 +259,7 @@ class Unpacker:
         return [self._new_name, *parts[1:]] if self._name else parts
 
     def _foreign(self, path: str) -> BorgishError:
-        return BorgishError(f"The task sent {safe(path)}, which was not asked for", "Nothing more was copied")
+        return BorgishError(f"The task sent {safe(path)}, which was not asked for", _NOTHING_MORE)
 
     def _folder(self, parts: list[str]) -> int:
         """Return a descriptor of a folder, made where it is missing; a link on the way is an error."""

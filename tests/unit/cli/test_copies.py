@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from borgish.cli import task_cp
 from borgish.cli.task_cp import HEADERS_BYTES_MAX, Place, copy_in, copy_out, split_place
 from borgish.client import Client, Params
 from borgish.errors import BorgishError, Invalid
@@ -105,6 +106,22 @@ def test_what_was_not_asked_for_is_refused(tmp_path: Path, members: tuple[tarfil
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
+@pytest.mark.parametrize(
+    ("pax", "link"),
+    [
+        pytest.param({"path": "./a\0b"}, "", id="NUL in its name"),
+        pytest.param({"mtime": "nan"}, "", id="no time"),
+        pytest.param({"mtime": "1e300"}, "", id="a time too late"),
+        pytest.param({}, ".", id="a hard link to the folder itself"),
+    ],
+)
+def test_what_no_file_can_be_is_an_error(tmp_path: Path, pax: dict[str, str], link: str) -> None:
+    info = member("./a", tarfile.LNKTYPE if link else tarfile.REGTYPE, link)
+    info.pax_headers = pax
+    with pytest.raises(BorgishError, match=r"The task sent .*, which"):
+        fetch(packed(info), tmp_path, path=".")
+
+
 def test_no_link_is_followed_on_the_way(tmp_path: Path) -> None:
     """Neither one that was sent before, nor one that is there."""
     outside, inside = tmp_path / "outside", tmp_path / "in"
@@ -128,9 +145,14 @@ def test_no_link_is_followed_on_the_way(tmp_path: Path) -> None:
     assert everything(outside) == []
 
 
-def test_a_copy_has_its_bounds(tmp_path: Path) -> None:
+def test_a_copy_has_its_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(BorgishError, match="more than 1000B"):
         fetch(packed(member("./logs"), content=b"x" * 1001), tmp_path, bytes_max=1000)
+    monkeypatch.setattr(task_cp, "FILES_MAX", 1)
+    with pytest.raises(BorgishError, match="more than 1 folders"):
+        fetch(
+            packed(member("./logs", tarfile.DIRTYPE), member("./logs/a", tarfile.DIRTYPE)), tmp_path / "new"
+        )
     endless = member("./@LongLink", tarfile.GNUTYPE_LONGNAME)
     endless.size = 2 * HEADERS_BYTES_MAX
     with pytest.raises(BorgishError):
