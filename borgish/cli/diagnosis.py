@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 ANSWER_SECONDS_MAX = 10.0
 """A master that needs longer is one with trouble."""
 BORGLET_FILE = "borglet.toml"
+SHOWN_MAX = 5
 
 
 class Level(StrEnum):
@@ -49,6 +50,12 @@ def warn(text: str, to_do: str) -> list[Found]:
 def fail(text: str, to_do: str) -> list[Found]:
     """Return what is broken, or open to others."""
     return [Found(Level.FAIL, text, to_do)]
+
+
+def some_of(items: list[str]) -> str:
+    """Return the first few, and how many more there are."""
+    more = f" and {len(items) - SHOWN_MAX} more" if len(items) > SHOWN_MAX else ""
+    return ", ".join(items[:SHOWN_MAX]) + more
 
 
 class Finding(msgspec.Struct, frozen=True):

@@ -9,7 +9,7 @@ from urllib.parse import SplitResult
 
 import borgish
 from borgish.addresses import address_of
-from borgish.cli.diagnosis import ANSWER_SECONDS_MAX, Check, Found, Level, Patient, fail, good, warn
+from borgish.cli.diagnosis import ANSWER_SECONDS_MAX, Check, Found, Level, Patient, fail, good, some_of, warn
 from borgish.cli.render import plural
 from borgish.clock import SystemClock
 from borgish.errors import BorgishError, Unauthenticated, UnsafeConfiguration
@@ -29,17 +29,11 @@ VERIFY_SECONDS_MAX = 120.0
 BY_HOST = "host"
 """Who made the tokens that a master takes over from its host."""
 UNUSED_SECONDS_MAX = 90 * 86400.0
-_SHOWN_MAX = 5
 MACHINE_VERSION = "borglet"
 """The attribute by which a machine says its borglet's version."""
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 _CLOSED = ("/v1/status", "/metrics", "/docs")
 """What answers nobody without a token; the last is nowhere in a master. Few: such requests are counted."""
-
-
-def _names(items: list[str]) -> str:
-    more = f" and {len(items) - _SHOWN_MAX} more" if len(items) > _SHOWN_MAX else ""
-    return ", ".join(items[:_SHOWN_MAX]) + more
 
 
 def _seconds_since(moment: str) -> float:
@@ -111,7 +105,7 @@ def _versions(patient: Patient) -> list[Found]:
     if ours != theirs:
         found += warn(f"borgctl is {ours}, the master {theirs}", "Install the same release on both")
     if others:
-        what = f"machines with another release than the master's {theirs}: {_names(others)}"
+        what = f"machines with another release than the master's {theirs}: {some_of(others)}"
         found += warn(
             what, "Upgrade them next: masters first, then borglets; one release of difference is fine"
         )
@@ -160,7 +154,7 @@ def _checkpoints(patient: Patient) -> list[Found]:
         return warn(f"the newest is at {where}", "The borgmaster's log says why none is made")
     bad = [str(one.position) for one in kept if one.problem]
     if bad:
-        return warn(f"no good: {_names(bad)}", "`borgctl checkpoint verify` says why; delete them")
+        return warn(f"no good: {some_of(bad)}", "`borgctl checkpoint verify` says why; delete them")
     return good(f"the newest of {len(kept)} verifies: {where}")
 
 
@@ -184,12 +178,12 @@ def _machines(patient: Patient) -> list[Found]:
     if down:
         level = Level.FAIL if 2 * len(down) >= len(machines) else Level.WARN
         found.append(
-            Found(level, f"down: {_names(down)}", "Start the host, or its borglet; its log says more")
+            Found(level, f"down: {some_of(down)}", "Start the host, or its borglet; its log says more")
         )
     if silent:
-        found += warn(f"not answering: {_names(silent)}", "Look at the host and the network to it")
+        found += warn(f"not answering: {some_of(silent)}", "Look at the host and the network to it")
     if quarantined:
-        found += warn(f"went down again and again: {_names(quarantined)}", "`borgctl why` says since when")
+        found += warn(f"went down again and again: {some_of(quarantined)}", "`borgctl why` says since when")
     return found or good(f"{plural(len(machines), 'machine')}, all up")
 
 
@@ -221,7 +215,7 @@ def _tokens(patient: Patient) -> list[Found]:
     endless = [_token(it) for it in tokens if not it.expires_at and it.created_by != BY_HOST]
     if endless and not _is_plain_and_local(patient):
         found += warn(
-            f"without an end: {_names(endless)}",
+            f"without an end: {some_of(endless)}",
             "Make others by `borgctl token create --for 90d`, then `borgctl token revoke ID`",
         )
     unused = [
@@ -230,7 +224,7 @@ def _tokens(patient: Patient) -> list[Found]:
         if _seconds_since(it.used_at or it.created_at) > UNUSED_SECONDS_MAX
     ]
     if unused:
-        found += warn(f"not used for 90 days: {_names(unused)}", "`borgctl token revoke ID`")
+        found += warn(f"not used for 90 days: {some_of(unused)}", "`borgctl token revoke ID`")
     return found or good(f"{plural(len(tokens), 'token')}, all in use and with an end where they need one")
 
 
@@ -243,7 +237,7 @@ def _host_tokens(patient: Patient) -> list[Found]:
     endless = [_token(it) for it in patient.tokens if not it.expires_at and it.created_by == BY_HOST]
     if endless and not _is_plain_and_local(patient):
         return warn(
-            f"made on the master's host, without an end: {_names(endless)}",
+            f"made on the master's host, without an end: {some_of(endless)}",
             "Give each admin a token of their own, revoke these; `borgctl cell recover` makes another",
         )
     return good("none without an end that a cell which others reach could do without")
@@ -260,7 +254,7 @@ def _invitations(patient: Patient) -> list[Found]:
     there = list(every(patient.asked, "/v1/invitations", {}, InvitationList))
     wide = [f"{it.id} ({it.uses} of any name)" for it in there if not it.machine and it.uses > 1]
     if wide:
-        return warn(f"let in several machines: {_names(wide)}", "Revoke them when all have joined")
+        return warn(f"let in several machines: {some_of(wide)}", "Revoke them when all have joined")
     return good(f"{plural(len(there), 'invitation')} open")
 
 
@@ -273,7 +267,7 @@ def _grants(patient: Patient) -> list[Found]:
     held = [f"{it.name}: {grant}" for it in users for grant in it.grants if grant.startswith(wide)]
     if held:
         return warn(
-            f"reach further into machines than others: {_names(held)}",
+            f"reach further into machines than others: {some_of(held)}",
             "`borgctl user revoke USER GRANT` where it is not needed any more",
         )
     return good("nobody's tasks may be root, have capabilities, or write to a machine's folders")
@@ -291,7 +285,7 @@ def _door(patient: Patient) -> list[Found]:
             open_.append(path)
     if open_:
         return fail(
-            f"answered without a token: {_names(open_)}", "Is that a borgmaster? Close it off at once"
+            f"answered without a token: {some_of(open_)}", "Is that a borgmaster? Close it off at once"
         )
     return good("nothing answers without a token")
 
@@ -442,7 +436,7 @@ def _by_answer(machines: list[MachineView], measure: str, to_do: str) -> Iterato
             by_text.setdefault(text, []).append(machine.name)
     for text, names in by_text.items():
         level = Level.FAIL if text.startswith(_OFF) else Level.WARN
-        yield Found(level, f"{_names(names)}: {text}", to_do)
+        yield Found(level, f"{some_of(names)}: {text}", to_do)
 
 
 CELL_CHECKS: tuple[Check, ...] = (

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from borgish.addresses import several
-from borgish.cli.diagnosis import BORGLET_FILE, Check, Found, Patient, fail, good, warn
+from borgish.cli.diagnosis import BORGLET_FILE, Check, Found, Patient, fail, good, some_of, warn
 from borgish.cli.doctor_cell import connection_to, judged, judged_skew
 from borgish.cli.render import plural
 from borgish.clock import SystemClock
@@ -43,7 +43,6 @@ RUNC_FIXED = {(1, 2): 8, (1, 3): 3}
 CGROUPS_2 = Path("/sys/fs/cgroup/cgroup.controllers")
 _SOCKET = "/var/run/docker.sock"
 _ENGINE_SECONDS_MAX = 5.0
-_NAMES_MAX = 5
 _LOOKS = 3
 """At the kernel's list of locks, of which a reader misses lines where it changes at the moment."""
 
@@ -58,11 +57,6 @@ class Process(msgspec.Struct, frozen=True):
     capabilities: int
     core_bytes: int
     addresses: tuple[str, ...] | None
-
-
-def _names(items: list[str]) -> str:
-    more = f" and {len(items) - _NAMES_MAX} more" if len(items) > _NAMES_MAX else ""
-    return ", ".join(items[:_NAMES_MAX]) + more
 
 
 # -- Files ------------------------------------------------------------------------------------------------
@@ -101,7 +95,7 @@ def _modes(patient: Patient) -> list[Found]:
     loose = [path for path in _own_files(patient) if not path.is_symlink() and path.lstat().st_mode & 0o077]
     if loose:
         return fail(
-            f"open to others: {_names([str(path) for path in loose])}",
+            f"open to others: {some_of([str(path) for path in loose])}",
             f"chmod -R go= {_states_root(patient)}; what stood there for others to read counts as known",
         )
     return good("0700 and 0600, for their owner alone") if _is_here(patient) else good(_NOT_HERE)
@@ -146,7 +140,7 @@ def _client_files(patient: Patient) -> list[Found]:
     del patient  # they are of whoever asks, whatever the cell
     tokens = [path for path in cells_folder().glob("*/token") if path.stat().st_mode & 0o077]
     if tokens:
-        return fail(f"tokens open to others: {_names([str(path) for path in tokens])}", "chmod 600 them")
+        return fail(f"tokens open to others: {some_of([str(path) for path in tokens])}", "chmod 600 them")
     return good("tokens of `borgctl login` are for their user alone")
 
 
@@ -315,7 +309,7 @@ def _core_dumps(patient: Patient) -> list[Found]:
     dumping = [f"{it.name} (pid {it.pid})" for it in processes if it.core_bytes != 0]
     if dumping:
         return fail(
-            f"may leave their memory on disk: {_names(dumping)}",
+            f"may leave their memory on disk: {some_of(dumping)}",
             "Restart them: they turn it off at their start",
         )
     return good(f"off in {plural(len(processes), 'daemon')}")
@@ -331,7 +325,7 @@ def _listening(patient: Patient) -> list[Found]:
         wide = [address for address in it.addresses if not _is_loopback(address.rpartition(":")[0])]
         if wide and not _has_tls(patient):
             found += fail(
-                f"{it.name} listens on {_names(wide)} and has no certificates here",
+                f"{it.name} listens on {some_of(wide)} and has no certificates here",
                 "Stop it; `borgctl cell init` makes what is needed",
             )
     return found or good("beyond loopback only with certificates")
@@ -431,7 +425,7 @@ def _engine_socket(patient: Patient) -> list[Found]:
         return fail(f"{path} is open to every user", f"chmod o= {path}: whoever uses it is root")
     members = _members(found.st_gid) if found.st_mode & 0o070 and found.st_gid else []
     if members:
-        return warn(f"{path} is open to {_names(members)}", "Leave nobody but the borglet in that group")
+        return warn(f"{path} is open to {some_of(members)}", "Leave nobody but the borglet in that group")
     return good(f"{path} is for root alone")
 
 
