@@ -268,7 +268,7 @@ def _grants(patient: Patient) -> list[Found]:
     if held:
         return warn(
             f"reach further into machines than others: {some_of(held)}",
-            "`borgctl user revoke USER GRANT` where it is not needed any more",
+            "`borgctl user ungrant USER GRANT` where it is not needed any more",
         )
     return good("nobody's tasks may be root, have capabilities, or write to a machine's folders")
 
