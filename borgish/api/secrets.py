@@ -18,7 +18,7 @@ from borgish.cell.access_commands import (
     RemoveSecret,
     SetSecret,
 )
-from borgish.cell.secrets import live_users
+from borgish.cell.secrets import live_users_by_secret
 from borgish.errors import Invalid
 from borgish.text import instant
 from borgish.vocabulary import NAME_PATTERN
@@ -42,12 +42,13 @@ async def list_secrets(
             if may_see_inside(who, secret.owner) and user in ("", secret.owner)
         }
         chosen, page = cut(((key, seen[key]) for key in sorted(seen) if key > after), limit)
-        return SecretList(tuple(_view(reading, secret) for secret in chosen), page)
+        users = live_users_by_secret(reading.cell)
+        return SecretList(tuple(_view(reading, secret, users.get(secret.key, [])) for secret in chosen), page)
 
     return await request.read(view)
 
 
-def _view(reading: Reading, secret: Secret) -> SecretView:
+def _view(reading: Reading, secret: Secret, jobs: list[str]) -> SecretView:
     machines = reading.cell.machines
     revoked = (name for name in secret.machines if (it := machines.get(name)) is not None and it.revoked_at)
     return SecretView(
@@ -56,7 +57,7 @@ def _view(reading: Reading, secret: Secret) -> SecretView:
         size_bytes=secret.size_bytes,
         set_at=instant(secret.at),
         set_by=secret.by,
-        jobs=tuple(sorted(job.key for job in live_users(reading.cell, secret.key))),
+        jobs=tuple(sorted(jobs)),
         revoked_machines=tuple(revoked),
     )
 

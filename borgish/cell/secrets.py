@@ -85,6 +85,16 @@ def live_users(cell: Cell, key: str) -> Iterator[Job]:
             yield job
 
 
+def live_users_by_secret(cell: Cell) -> dict[str, list[str]]:
+    """Return the keys of the same jobs by the keys of secrets, in one pass over all jobs."""
+    found: dict[str, list[str]] = {}
+    for job in cell.jobs.values():
+        if job.state is not State.DEAD:
+            for name in job.spec.secrets:
+                found.setdefault(secret_key(job.spec.user, name), []).append(job.key)
+    return found
+
+
 def missing_secrets(cell: Cell, spec: JobSpec) -> tuple[str, ...]:
     """Return the keys of the secrets that a job uses and that are not there."""
     keys = (secret_key(spec.user, name) for name in spec.secrets)
