@@ -47,7 +47,7 @@ apps = st.sampled_from(["x", "y"])
 specs = st.one_of(
     st.builds(
         lambda small, app: msgspec.structs.replace(small, labels={"app": app}),
-        st.builds(spec, names, st.integers(1, 5), st.just(100), st.just(0)),
+        st.builds(spec, names, st.integers(1, 5), st.just(100), st.just(0), st.just(()), st.just("")),
         apps,
     ),
     st.builds(

@@ -76,7 +76,7 @@ specs = st.builds(
     st.integers(1, 5),
     st.sampled_from([100, 900]),
     st.integers(0, 2),
-    st.just(()) | st.lists(afters, min_size=1, max_size=2).map(tuple),
+    st.just(()) | st.lists(afters, min_size=1, max_size=2, unique_by=lambda each: each.job).map(tuple),
     st.sampled_from(["", "", "u/a", "u/b"]),
 )
 
