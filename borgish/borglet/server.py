@@ -202,17 +202,22 @@ class Session(Stdin):
 
     def hear(self) -> None:
         """Take note that somebody is there."""
-        if self._limit and self._silence_seconds and not self._limit.expired():
+        if self._limit and self._silence_seconds:
             self._limit.reschedule(asyncio.get_running_loop().time() + self._silence_seconds)
 
     async def unless_silent(self, work: "asyncio.Future[ExecReply]") -> ExecReply:
         """Return what some work returns. Raises Unreachable when there was silence for too long before."""
+        limit = asyncio.timeout(None)
         try:
-            async with asyncio.timeout(None) as self._limit:
+            async with limit:
+                self._limit = limit
                 self.hear()
-                return await work
+                try:
+                    return await work
+                finally:
+                    self._limit = None  # input may yet come, when there is nothing to give up any more
         except TimeoutError:
-            if self._limit is None or not self._limit.expired():
+            if not limit.expired():
                 raise
             raise Unreachable(
                 f"the command was ended: nothing was heard of who began it for {self._silence_seconds:g} s"
