@@ -49,7 +49,7 @@ SILENT_HINT = "Look at it with `docker info`. Containers that run go on running.
 OUTPUT_BYTES_MAX = 1024**2
 TIMED_OUT_CODE = 124  # as timeout(1) has it
 END_LOOK_SECONDS = 0.02
-RESIZE_TRIES = 50  # a second of such looks
+LOOKS_MAX = 50  # a second of them: an engine that is busy tells of a command after its first output came
 KILL_ROUNDS_MAX = 100
 READ_BYTES = 64 * 1024
 FRAME_HEAD_BYTES = 8  # which stream, and how many bytes follow
@@ -272,8 +272,7 @@ async def run_beside(
         await _end(engine, container, made["Id"])
         return bytes(output), TIMED_OUT_CODE, True
     except asyncio.CancelledError:  # whoever asked is gone, and so is the command's reason to run
-        with suppress(APIError, Unreachable):
-            await _end(engine, container, made["Id"])
+        await _end(engine, container, made["Id"])
         raise
     finally:
         for work in beside:
@@ -316,7 +315,7 @@ async def _follow_size(
 
 
 async def _resize(engine: Engine, command: str, rows: int, columns: int) -> None:
-    for _ in range(RESIZE_TRIES):
+    for _ in range(LOOKS_MAX):
         try:
             await engine.quick(lambda client: client.exec_resize(command, height=rows, width=columns))
         except (APIError, Unreachable):  # it is about to begin, or has ended
@@ -351,11 +350,15 @@ async def _end(engine: Engine, container: str, command: str) -> None:
     """The engine has no call that ends a command; on this machine its processes can be named: its own, those
     of its session, and what descends from them."""
 
-    def pid_of(client: Client) -> int:
-        return int(client.exec_inspect(command)["Pid"])
-
-    if pid := await engine.quick(pid_of):
-        await asyncio.to_thread(_kill_command, container, pid)
+    for _ in range(LOOKS_MAX):
+        with suppress(APIError, Unreachable):  # as busy, it is late with answers too
+            seen = await engine.quick(lambda client: client.exec_inspect(command))
+            if seen["Pid"]:
+                return await asyncio.to_thread(_kill_command, container, int(seen["Pid"]))
+            if seen["ExitCode"] is not None:
+                return None  # it could not be started
+        await asyncio.sleep(END_LOOK_SECONDS)  # 0 until the engine has noted what it started
+    return None
 
 
 def _kill_command(container: str, leader: int) -> None:
