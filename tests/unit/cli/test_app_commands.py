@@ -17,7 +17,8 @@ POSITION = 20
 
 
 def stage(name: str, **changes: Any) -> JobView:
-    plain = {"state": State.DEAD, "tasks": 1, "running": 0, "up": 0, "generation": 7}
+    dead = 0 if changes.get("pending") else 1
+    plain = {"state": State.DEAD, "tasks": 1, "running": 0, "up": 0, "dead": dead, "generation": 7}
     return job(name=f"ann/{name}", **(plain | changes))
 
 
