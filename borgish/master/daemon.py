@@ -343,6 +343,10 @@ class Daemon:
         self._leader.close()
 
 
+async def _done(work: Work) -> None:
+    await work()
+
+
 class ScheduledHousekeeping:
     """Work at intervals, by APScheduler."""
 
@@ -354,7 +358,8 @@ class ScheduledHousekeeping:
 
     def begin(self, works: Mapping[str, Work], seconds: Mapping[str, float]) -> None:
         for name, work in works.items():
-            self._scheduler.add_job(work, "interval", seconds=seconds[name], id=name)
+            # APScheduler awaits what an ``async def`` returns, and calls all else in a thread and drops it.
+            self._scheduler.add_job(_done, "interval", args=(work,), seconds=seconds[name], id=name)
         self._scheduler.start()
 
     def reschedule(self, name: str, seconds: float) -> None:
