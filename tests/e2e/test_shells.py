@@ -128,7 +128,7 @@ def test_the_terminal_is_as_before_and_nothing_stays(shell: RealCell, number: si
     with at_terminal(shell, "sh", "-c", f"sleep {mark} & echo begun; wait") as person:
         before = person.modes()
         person.sees(b"begun\r\n")
-        assert not gone(mark)
+        wait_until(lambda: not gone(mark), PATIENCE_SECONDS)  # begun is told by the shell, not by its child
         person.process.send_signal(number)
         assert person.ends() == 128 + number
         assert person.modes() == before
@@ -144,6 +144,7 @@ def test_a_revoked_token_cuts_a_shell(shell: RealCell, tmp_path: Path) -> None:
     ) as person:
         before = person.modes()
         person.sees(b"begun\r\n")
+        wait_until(lambda: not gone(mark), PATIENCE_SECONDS)
         (mine,) = (each for each in shell.items("token", "list") if each["user"] == "ann")
         shell.ok("token", "revoke", mine["id"])
         assert person.ends() not in (0, 9)
