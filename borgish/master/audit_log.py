@@ -18,9 +18,11 @@ REFUSED = "refused"
 
 
 def is_of_another_secret(store: Store, secret: str) -> bool:
-    """Return whether the end of the audit log was written by another secret than this."""
+    """Return whether the audit log both begins and ends by another secret than this. Where only one of them
+    does, somebody changed it, or the cell was led on by a new secret."""
     last = store.last_audit()
-    return last is not None and bool(first_wrong(secret, store.audit(max(0, last.number - 2), 2), None))
+    ends = (0, last.number - 2) if last is not None else ()
+    return bool(ends) and all(first_wrong(secret, store.audit(max(0, after), 2), None) for after in ends)
 
 
 class AuditLog(Audit):

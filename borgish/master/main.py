@@ -121,8 +121,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         TAKE_OVER_FLAG,
         action="store_true",
-        help="lead though a borgmaster on another database leads the machines (exit code 74), or they have "
-        "seen more than is stored (73)",
+        help="lead though a borgmaster on another database leads the machines, or the cell's secret is lost "
+        "(exit code 74), or machines have seen more than is stored (73)",
     )
     parser.add_argument("--version", action="version", version=f"borgmaster {borgish.__version__}")
     return parser.parse_args()

@@ -5,6 +5,7 @@ import logging
 import signal
 import socket
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import msgspec
 
@@ -17,7 +18,14 @@ from borgish.cell.access import Role, Token
 from borgish.cell.access_commands import AdmitTokens
 from borgish.cell.model import Cell
 from borgish.clock import SystemClock
-from borgish.credentials import LETTER_BOX, admin_name, admin_token_digest, make_credentials, read_credentials
+from borgish.credentials import (
+    LETTER_BOX,
+    Credentials,
+    admin_name,
+    admin_token_digest,
+    make_credentials,
+    read_credentials,
+)
 from borgish.errors import BorgishError, UnsafeConfiguration
 from borgish.master.audit_log import is_of_another_secret
 from borgish.master.certificates import Certificates
@@ -25,10 +33,11 @@ from borgish.master.daemon import Daemon, Listener
 from borgish.master.garbage import settle
 from borgish.master.letter_box import HOST, Letters, put_away, read_letters
 from borgish.master.members import MemberList
-from borgish.master.preflight import TakeOver, check_machines, seen_in_files
+from borgish.master.preflight import TAKE_OVER_FLAG, TakeOver, check_machines, seen_in_files
 from borgish.master.settings import LIVE, Settings
 from borgish.master.standby import Standby
 from borgish.reload import Hangup, Pem, changes, reload
+from borgish.store.base import Store
 from borgish.store.election import make_candidate
 from borgish.store.sql import SqlStore
 
@@ -140,15 +149,8 @@ class Process:
 
     async def _lead(self, store: SqlStore, listener: Listener) -> None:
         """Take in what the copy lacks, become the leader, and be it to the end."""
-        credentials = make_credentials(self._settings.folder)
+        credentials = credentials_to_lead(store, self._settings.folder, self._take_over)
         self._members.lead()
-        if is_of_another_secret(store, credentials.secret):
-            log.error(
-                "%s is not the one by which this database's audit log was written: machines do not know this "
-                "borgmaster, values of secrets cannot be read, and `borgctl audit verify` fails. Bring the "
-                "right one from another master's host or a backup by `borgctl cell seal` and `cell unseal`",
-                self._settings.folder / "secret",
-            )
         _set_floor(store, self._settings)  # it may have changed since this one stands by
         cell = await asyncio.to_thread(self._standby.follow, store)
         seen = await check_machines(
@@ -274,7 +276,10 @@ class Process:
         end = loop.time() + FILES_SECONDS_MAX
         while not self._stopping.done():
             try:
-                make_credentials(folder) if self._store is not None else read_credentials(folder)
+                if self._store is not None:
+                    credentials_to_lead(self._store, folder, self._take_over)
+                else:
+                    read_credentials(folder)
                 return
             except UnsafeConfiguration:
                 if self._store is not None or loop.time() > end:
@@ -291,6 +296,31 @@ def unlisted(address: str, masters: Sequence[str]) -> str:
         f"this borgmaster is at {address}, which is not in `masters` of its file ({listed}): clients of the "
         "other masters do not find it. Add it there, or correct `advertise`"
     )
+
+
+def credentials_to_lead(store: Store, folder: Path, take_over: TakeOver) -> Credentials:
+    """Read the secret of the cell in this database, or make it when the cell has none yet.
+
+    By another one machines would have to be invited anew, values of secrets could not be read, and the audit
+    log could not be verified: raises UnsafeConfiguration, unless the cell is to be taken over all the same.
+    """
+    if store.last_audit() is None:
+        return make_credentials(folder)
+    if not (folder / "secret").exists():
+        what = f"{folder} has no secret, and the cell in this database has one"
+    elif is_of_another_secret(store, (found := read_credentials(folder)).secret):
+        what = f"{folder / 'secret'} is not the one of the cell in this database"
+    else:
+        return found
+    if take_over < TakeOver.MACHINES:
+        raise UnsafeConfiguration(
+            what,
+            "Bring it from another master's host or a backup: `borgctl cell seal` there, `cell unseal` "
+            f"here. If it is lost for good, {TAKE_OVER_FLAG} leads by this one or a new one: machines have "
+            "to be invited anew, secrets set anew, and the audit log verifies from here on only",
+        )
+    log.warning("%s; taken over as asked for", what)
+    return make_credentials(folder)
 
 
 def _set_floor(store: SqlStore, settings: Settings) -> None:

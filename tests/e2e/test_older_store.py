@@ -1,4 +1,5 @@
-"""A database restored from a backup: its master commands nothing, says so, and goes on only when told to."""
+"""A database restored from a backup, older or without its secret: its master commands nothing, says so, and
+goes on only when told to."""
 
 import re
 import shutil
@@ -84,3 +85,29 @@ def test_an_older_database_is_refused_and_taken_over_when_told(tmp_path: Path) -
         wait_until(lambda: steady.items() <= lives(made).items(), PATIENCE_SECONDS)
         assert status_of(made).timeline == 2
         assert orphans(made) == placed
+
+
+def test_a_database_without_its_secret_is_refused_until_it_is_back(tmp_path: Path) -> None:
+    with watched_cell(tmp_path / "cell") as made:
+        submitted(made, JOB.format(name="steady", tasks=1))
+        steady = lives(made)
+        made.kill("borgmaster")
+        secret, config = made.folder / "secret", made.folder / "cell.toml"
+        secret.rename(tmp_path / "secret")
+        with foreground("borgish.master.main", config) as master:
+            assert master.ended() == 74
+            assert f"{made.folder} has no secret, and the cell in this database has one" in master.said()
+            assert "--take-over" in master.said()
+        assert not secret.exists()
+        secret.write_text("f" * 64 + "\n")
+        secret.chmod(0o600)
+        with foreground("borgish.master.main", config) as master:
+            assert master.ended() == 74
+            assert f"{secret} is not the one of the cell in this database" in master.said()
+        with foreground("borgish.master.main", config, "--take-over") as master:
+            wait_until(lambda: serves(master), PATIENCE_SECONDS)
+            assert "taken over as asked for" in master.said()
+        (tmp_path / "secret").rename(secret)
+        assert all(runs(life.pid or 0) for life in steady.values())
+        made.ok("up")
+        becomes(lambda: lives(made), steady)

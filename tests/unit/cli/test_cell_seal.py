@@ -5,14 +5,11 @@ from pathlib import Path
 import pytest
 
 import borgish.credentials
-from borgish.audit import AuditChain, AuditNote
 from borgish.cli import init, seal
 from borgish.cli.borgctl import run
 from borgish.clock import SystemClock
 from borgish.errors import Invalid
-from borgish.master.audit_log import is_of_another_secret
 from borgish.master.settings import Settings
-from borgish.store.memory import Disk, MemoryStore
 from borgish.tls import sealed
 from borgish.tls.folder import renew_master, rotate
 
@@ -167,13 +164,3 @@ def test_a_key_that_is_kept_elsewhere_is_said(
     next(cell.glob("authority.*.key")).rename(tmp_path / "elsewhere")
     assert run(["--dir", str(cell), "cell", "seal", str(tmp_path / "sealed")]) == 0
     assert "the authority's key is kept elsewhere" in capfd.readouterr().err
-
-
-def test_a_database_with_another_secret_is_noticed_by_its_audit_log() -> None:
-    note = AuditNote(1.0, "root", "admin", "", "", "kill", "ann/web")
-    for count in (0, 1, 2, 5):
-        store = MemoryStore(
-            "c1", disk=Disk("c1", audit=AuditChain("one" * 20, None).add([(note, 0)] * count))
-        )
-        assert not is_of_another_secret(store, "one" * 20)
-        assert is_of_another_secret(store, "two" * 20) == (count > 0)
