@@ -11,7 +11,8 @@ from tests.groups import LACKS
 
 # What `time` measures needs a dozen databases on the disk, and masters that start on them.
 # What `doors` measures needs four cells, and seconds in which a few machines take cpu that can be counted.
-LONG = {"doors", "time"}
+# What `change` measures needs fleets that are updated, as tests/e2e/test_updates.py does it with one.
+LONG = {"change", "doors", "time"}
 
 
 @pytest.mark.parametrize(
