@@ -1,5 +1,6 @@
 """Addresses of borgmasters: ``http(s)://HOST:PORT``, several with commas between."""
 
+import ipaddress
 from urllib.parse import SplitResult, urlsplit
 
 from borgish.errors import Invalid
@@ -18,6 +19,16 @@ def address_of(url: str) -> SplitResult:
     if not is_address or not url.isprintable() or " " in url or "@" in url or parts.path or parts.query:
         raise Invalid(f"'{url}' is not the address of a borgmaster", "Write it like http://127.0.0.1:7400")
     return parts
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only the machine itself can be reached at a host."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host == "localhost"
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return (mapped or address).is_loopback
 
 
 def several(text: str) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from borgish.addresses import address_of
+from borgish.addresses import address_of, is_loopback
 from borgish.errors import (
     BorgishError,
     Conflict,
@@ -50,6 +50,7 @@ _REFUSALS: dict[int, type[Refused]] = {
     )
 }
 _TLS_HINT = "The authority that signs the master is `ca` in client.json, or BORGISH_CA beside --url"
+_CLEAR_HINT = "Other hosts reach a borgmaster by https://: `borgctl login URL --authority HASH`"
 _UP_HINT = "Is the cell up? `borgctl up` starts it"
 _START_HINT = "Does a borgmaster run there? Start it as it was started before, or look into its log"
 
@@ -274,6 +275,8 @@ class Client:
         parts = address_of(self.url)
         host, port, seconds = parts.hostname or "", parts.port, self.timeout_seconds
         if parts.scheme == "http":
+            if not is_loopback(host):
+                raise Invalid(f"{self.url} would be sent the token over the network without TLS", _CLEAR_HINT)
             return http.client.HTTPConnection(host, port, timeout=seconds)
         from borgish.tls.https import MasterConnection
 

@@ -8,6 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
+from borgish.addresses import is_loopback
 from borgish.api.auth import Tokens, bearer
 from borgish.api.errors import encode, headers_of, problem_of
 from borgish.api.rate_limits import Limits, LimitSettings, LongBodies
@@ -16,7 +17,6 @@ from borgish.clock import SystemClock
 from borgish.errors import BorgishError, Forbidden, TooManyRequests, Unauthenticated
 from borgish.failpoints import reach
 from borgish.vocabulary import JSON_BYTES_MAX
-from borgish.wire.bounds import is_loopback
 
 Scope = Any  # the framework's and the server's types of the same ASGI dictionaries differ
 Receive = Callable[[], Awaitable[Any]]

@@ -12,11 +12,11 @@ import ssl
 import msgspec
 import uvicorn
 
+from borgish.addresses import is_loopback
 from borgish.api.middleware import App
 from borgish.errors import UnsafeConfiguration
 from borgish.tls.contexts import Replaceable, master_listener, operators_listener
 from borgish.wire.bounded_http import BoundedHttp, BoundedServer
-from borgish.wire.bounds import is_loopback
 
 KEEP_ALIVE_SECONDS = 75
 STOP_SECONDS = 0.6  # for answers under way; what is still open then is cut off

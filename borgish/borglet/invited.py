@@ -14,7 +14,7 @@ import tomllib
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from borgish.addresses import WILDCARDS
+from borgish.addresses import WILDCARDS, is_loopback
 from borgish.borglet import facts
 from borgish.borglet.identity import Identity
 from borgish.borglet.join import HttpJoin, Redirected
@@ -28,7 +28,6 @@ from borgish.ids import new_instance
 from borgish.join_token import JoinToken, parse
 from borgish.tls.pinning import fetch_authority
 from borgish.vocabulary import NAME_PATTERN
-from borgish.wire.bounds import is_loopback
 from borgish.wire.link import JoinReply, JoinRequest
 
 FOLDER = "/var/lib/borglet"

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from borgish import configuration
-from borgish.addresses import several
+from borgish.addresses import is_loopback, several
 from borgish.borglet.runtimes.confinement import ConfineRules
 from borgish.borglet.runtimes.leftovers import Retention
 from borgish.borglet.runtimes.uids import UidRules
@@ -30,7 +30,7 @@ from borgish.resources import (
 from borgish.spec.job import NEVER_MOUNTED, overlap
 from borgish.tls.files import MACHINE_FILE
 from borgish.vocabulary import NAME_PATTERN, Runtime
-from borgish.wire.bounds import KEY_CHARACTERS_MAX, VALUE_CHARACTERS_MAX, is_loopback
+from borgish.wire.bounds import KEY_CHARACTERS_MAX, VALUE_CHARACTERS_MAX
 
 ROOM_BYTES_MIN = 1024**2
 ENGINE_MAY_LACK = ("seccomp", "network")

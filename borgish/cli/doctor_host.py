@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from borgish.addresses import several
+from borgish.addresses import is_loopback, several
 from borgish.cli.diagnosis import BORGLET_FILE, Check, Found, Patient, fail, good, some_of, warn
 from borgish.cli.doctor_cell import connection_to, judged, judged_skew
 from borgish.cli.render import plural
@@ -322,17 +322,13 @@ def _listening(patient: Patient) -> list[Found]:
         if it.addresses is None:
             found += warn(f"where {it.name} listens is shown to root alone", "Run doctor as root")
             continue
-        wide = [address for address in it.addresses if not _is_loopback(address.rpartition(":")[0])]
+        wide = [address for address in it.addresses if not is_loopback(address.rpartition(":")[0])]
         if wide and not _has_tls(patient):
             found += fail(
                 f"{it.name} listens on {some_of(wide)} and has no certificates here",
                 "Stop it; `borgctl cell init` makes what is needed",
             )
     return found or good("beyond loopback only with certificates")
-
-
-def _is_loopback(address: str) -> bool:
-    return address == "::1" or address.startswith(("127.", "::ffff:127."))
 
 
 def _has_tls(patient: Patient) -> bool:

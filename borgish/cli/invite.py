@@ -65,8 +65,8 @@ def url_for_others(client: "Client") -> str:
     """Return where other hosts reach the master: not by loopback, where it listens elsewhere, too."""
     from urllib.parse import urlsplit
 
+    from borgish.addresses import is_loopback
     from borgish.wire.api import HealthView
-    from borgish.wire.bounds import is_loopback
 
     if not is_loopback(urlsplit(client.url).hostname or ""):
         return client.url

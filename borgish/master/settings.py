@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from borgish.addresses import address_of
+from borgish.addresses import address_of, is_loopback
 from borgish.api.rate_limits import LimitSettings
 from borgish.bands import DEFAULT_BANDS, Bands, wrong_with
 from borgish.cell.free_space import Floor
@@ -24,7 +24,6 @@ from borgish.spec.job import MACHINE
 from borgish.store.checkpoints import Retention
 from borgish.tls.files import AUTHORITY_FILE
 from borgish.vocabulary import NAME_PATTERN, TAINT_KEY_PATTERN
-from borgish.wire.bounds import is_loopback
 
 LIVE = (
     *("checkpoints.every_minutes", "checkpoints.every_entries", "disk", "eviction", "journal"),

@@ -8,6 +8,7 @@ import ipaddress
 import re
 from collections.abc import Iterator, Mapping
 
+from borgish.addresses import is_loopback
 from borgish.errors import Mistake
 from borgish.resources import DEVICE_MILLIS, DEVICES_MAX, NAMED_MAX, Resources
 from borgish.vocabulary import NAME_PATTERN
@@ -55,14 +56,6 @@ def _who_and_where(request: JoinRequest) -> Iterator[Mistake]:
     for path, text in (("boot_id", request.boot_id), ("instance", request.instance)):
         if not 0 < len(text) <= ID_CHARACTERS_MAX or not text.isprintable():
             yield Mistake(f"must be 1 to {ID_CHARACTERS_MAX} printable characters", path=path)
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether only the machine itself can be reached at a host."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _is_host(text: str) -> bool:

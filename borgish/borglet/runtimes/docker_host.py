@@ -19,14 +19,13 @@ from typing import Any
 import msgspec
 from docker.errors import APIError, NotFound
 
-from borgish.addresses import WILDCARDS
+from borgish.addresses import WILDCARDS, is_loopback
 from borgish.borglet.runtimes.base import HELD
 from borgish.borglet.runtimes.disk import WATCHED
 from borgish.borglet.runtimes.docker_container import LABEL_CELL, OPEN_FILES_MAX, Place
 from borgish.borglet.runtimes.docker_engine import Client, socket_path
 from borgish.borglet.runtimes.mounts import MountRules
 from borgish.errors import Unreachable
-from borgish.wire.bounds import is_loopback
 
 LINK_LOCAL = "169.254.0.0/16"  # 169.254.169.254 and its neighbours
 OF_USERS = "DOCKER-USER"  # the engine asks this chain first, and leaves its rules alone

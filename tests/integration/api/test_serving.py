@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
+from borgish.addresses import is_loopback
 from borgish.api.app import create_app
 from borgish.api.middleware import App
 from borgish.api.serve import Tls, serve
@@ -18,7 +19,6 @@ from borgish.client import Client
 from borgish.clock import SystemClock
 from borgish.errors import Unreachable, UnsafeConfiguration
 from borgish.wire.api import StatusView
-from borgish.wire.bounds import is_loopback
 from tests.integration.api.fakes import TOKENS, FakeMaster
 
 

@@ -150,6 +150,18 @@ def test_an_address_that_is_none_is_refused(url: str) -> None:
         Client(url, "t").raw("GET", "/v1/status")
 
 
+@pytest.mark.parametrize(
+    "url", ["http://10.66.0.1:7400", "http://master.example:7400", "http://[fd00::1]:7400"]
+)
+def test_a_token_is_sent_to_no_other_host_in_clear(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("socket.create_connection", lambda *_, **__: pytest.fail("it called"))
+    client = Client(url, "bgt_secret")
+    for ask in (lambda: client.get("/v1/status", None, dict), lambda: next(client.watch())):
+        with pytest.raises(Invalid, match="would be sent the token over the network without TLS") as caught:
+            ask()
+        assert "borgctl login" in caught.value.hint
+
+
 def test_parameters_left_out_are_not_sent() -> None:
     with listener(answer(OK)) as (url, requests):
         Client(url, "t").get("/v1/x", {"a": True, "b": None, "c": "", "d": 5, "e": "x/y z"}, Accepted)

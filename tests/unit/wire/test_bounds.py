@@ -6,9 +6,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from borgish.addresses import is_loopback
 from borgish.resources import Resources
 from borgish.vocabulary import Runtime
-from borgish.wire.bounds import AMOUNT_MAX, is_loopback, mistakes_in_facts, mistakes_in_join
+from borgish.wire.bounds import AMOUNT_MAX, mistakes_in_facts, mistakes_in_join
 from borgish.wire.link import Facts, JoinRequest, PollReply
 
 FACTS = Facts(
