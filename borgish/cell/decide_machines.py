@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import msgspec
 
 from borgish.cell.access import Invitation
-from borgish.cell.access_events import InvitationUsed, MachineRevoked
+from borgish.cell.access_events import InvitationRevoked, InvitationUsed, MachineRevoked
 from borgish.cell.affected import check_affected
 from borgish.cell.allocs import is_alloc_set
 from borgish.cell.commands import (
@@ -148,13 +148,19 @@ def revoke(cell: Cell, _o: Observed, command: RevokeMachine, _actor: str, now: N
     placed = len(cell.placed[machine.name])
     lost = (MachineLost(machine.name, now.wall),) * bool(placed)
     evicted = evicted_as_lost(cell, machine.name, "it was revoked")
-    events = (MachineRevoked(machine.name, now.wall), *lost, *evicted)
+    events = (MachineRevoked(machine.name, now.wall), *_uninvited(cell, machine.name), *lost, *evicted)
     moved = f", and {task_count(placed)} of it run elsewhere" if placed else ""
     text = f"{machine.name} is out of the cell{moved}"
     notes = ["what runs there goes on until somebody switches it off: nobody tells it to stop any more"]
     if held := held_by(cell, machine.name):
         notes.append(f"set anew the secrets that it was given: {', '.join(held)}")
     return Decision(events, machine.name, text, tuple(notes))
+
+
+def _uninvited(cell: Cell, machine: str) -> Iterator[AnyEvent]:
+    """Yield the ends of invitations for a machine's name: it comes back by one that is made afterwards."""
+    invitations = cell.access.invitations.values()
+    yield from (InvitationRevoked(each.sha256) for each in invitations if each.machine == machine)
 
 
 def cordon(cell: Cell, _o: Observed, command: CordonMachine, _actor: str, _now: Now) -> Decision:
@@ -277,7 +283,8 @@ def remove(cell: Cell, observed: Observed, command: RemoveMachine, _actor: str, 
         for job, rows in on_machine(cell, machine.name).items()
     ]
     notes = (f"{machine.name} held exclusive tasks: be sure that it is off, or they run twice",) * bool(ended)
-    return Decision((*evicted, MachineRemoved(machine.name), *ended), machine.name, text, notes)
+    events = (*evicted, MachineRemoved(machine.name), *ended, *_uninvited(cell, machine.name))
+    return Decision(events, machine.name, text, notes)
 
 
 def evicted_as_lost(cell: Cell, machine: str, reason: str) -> Iterator[AnyEvent]:

@@ -391,6 +391,20 @@ def test_a_revoked_machine_can_be_forgotten(desk: Desk) -> None:
     assert "m1" not in desk.cell.machines
 
 
+@pytest.mark.parametrize("out", [RevokeMachine("m1"), RemoveMachine("m1")])
+def test_who_is_out_comes_back_by_an_invitation_that_is_made_afterwards(desk: Desk, out: Command) -> None:
+    desk.do(InviteMachine(invitation("before", "m1")))
+    desk.do(InviteMachine(invitation("another", "m2")))
+    desk.do(InviteMachine(invitation("any")))
+    desk.do(out)
+    with pytest.raises(Forbidden, match="was used, revoked, or its time is over"):
+        desk.do(joins("m1", "before"))
+    assert {it.machine for it in desk.cell.access.invitations.values()} == {"m2", ""}
+    desk.do(InviteMachine(invitation("after", "m1")))
+    desk.do(joins("m1", "after"))
+    assert desk.cell.machines["m1"].up
+
+
 def test_each_change_of_who_somebody_is_is_a_new_version(desk: Desk) -> None:
     seen = [desk.cell.access.version]
     for command in (
