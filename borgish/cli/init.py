@@ -91,7 +91,7 @@ def rotate_authority(
 
     The new one is trusted first, then it signs, then the old one is trusted no more. Between these steps
     every machine follows, within seconds; one that is down has to come back, or to be removed. Ended early,
-    it is run again and goes on. Invitations that were made before are none any more.
+    it is run again and goes on. Invitations that were made before name the old one: make new ones.
     """
     from borgish.cli.changes import Deadline
     from borgish.cli.errors import FAILED, print_error, print_hint

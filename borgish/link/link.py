@@ -139,11 +139,14 @@ class Link:
                 poller.renew()
 
     def not_trusting(self, authorities: str) -> list[str]:
-        """Return the machines that have certificates, and have not said that they trust these."""
+        """Return the machines that have certificates, and have not said that they trust these. One that was
+        revoked is asked for nothing any more, and gets the authority by the invitation that lets it in."""
         return [
             name
             for name, record in sorted(self._cell.machines.items())
-            if record.tls and not (name in self._pollers and self._pollers[name].authorities == authorities)
+            if record.tls
+            and not record.revoked_at
+            and not (name in self._pollers and self._pollers[name].authorities == authorities)
         ]
 
     def certificate_ends(self) -> dict[str, float]:

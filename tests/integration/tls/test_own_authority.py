@@ -203,6 +203,7 @@ def test_a_revoked_machine_is_out_with_what_it_streams_until_it_is_invited(
     place.borglet()
     until(lambda: "m1 was revoked" in place.log.read_text()[before:], place.log)
     assert not place.hears()
+    assert place.borgctl("cell", "rotate-authority") == 0, "which a stolen machine is a reason for"
     capfd.readouterr()
     assert place.borgctl("machine", "invite", "m1") == 0
     token = capfd.readouterr().out.split()[3]
