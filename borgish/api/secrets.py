@@ -43,14 +43,12 @@ async def list_secrets(
         }
         chosen, page = cut(((key, seen[key]) for key in sorted(seen) if key > after), limit)
         users = live_users_by_secret(reading.cell)
-        return SecretList(tuple(_view(reading, secret, users.get(secret.key, [])) for secret in chosen), page)
+        return SecretList(tuple(_view(secret, users.get(secret.key, [])) for secret in chosen), page)
 
     return await request.read(view)
 
 
-def _view(reading: Reading, secret: Secret, jobs: list[str]) -> SecretView:
-    machines = reading.cell.machines
-    revoked = (name for name in secret.machines if (it := machines.get(name)) is not None and it.revoked_at)
+def _view(secret: Secret, jobs: list[str]) -> SecretView:
     return SecretView(
         user=secret.owner,
         name=secret.name,
@@ -58,7 +56,7 @@ def _view(reading: Reading, secret: Secret, jobs: list[str]) -> SecretView:
         set_at=instant(secret.at),
         set_by=secret.by,
         jobs=tuple(sorted(jobs)),
-        revoked_machines=tuple(revoked),
+        revoked_machines=secret.revoked_machines,
     )
 
 

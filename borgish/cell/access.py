@@ -100,7 +100,8 @@ class Invitation(msgspec.Struct, frozen=True):
 
 class Secret(msgspec.Struct, frozen=True):
     """A value that the jobs of a user or a group may have, sealed (``borgish.sealing``). Its version is the
-    position of the journal at which it was set. ``machines``: those that were given this version."""
+    position of the journal at which it was set. ``machines``: those that were given this version;
+    ``revoked_machines``: those of them that were revoked afterwards, whatever became of them since."""
 
     owner: str
     name: str
@@ -110,6 +111,7 @@ class Secret(msgspec.Struct, frozen=True):
     at: float = 0.0  # seconds since 1970
     by: str = ""
     machines: tuple[str, ...] = ()
+    revoked_machines: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:

@@ -26,6 +26,7 @@ from borgish.cell.events import (
 from borgish.cell.flapping import downs_with
 from borgish.cell.lifecycle import drop_promises
 from borgish.cell.model import LOSSES_KEPT_SECONDS, Cell, Flaps, Machine
+from borgish.cell.secrets import note_revoked
 
 
 def _machine_joined(cell: Cell, event: MachineJoined, entry: Entry) -> None:
@@ -72,6 +73,7 @@ def _machine_lost(cell: Cell, event: MachineLost, _entry: Entry) -> None:
 def _machine_revoked(cell: Cell, event: MachineRevoked, _entry: Entry) -> None:
     machine = _machine(cell, event.machine)
     machine.up, machine.revoked_at, machine.reason = False, event.at, "it was revoked"
+    note_revoked(cell, event.machine)
 
 
 def _machine_up(cell: Cell, event: MachineUp, _entry: Entry) -> None:

@@ -134,3 +134,12 @@ def note_given(cell: Cell, spec: JobSpec, machines: Iterable[str]) -> None:
         if secret is not None and (new := set(machines).difference(secret.machines)):
             given = tuple(sorted({*secret.machines, *new}))
             there[key] = msgspec.structs.replace(secret, machines=given)
+
+
+def note_revoked(cell: Cell, machine: str) -> None:
+    """Note that a machine was revoked, with the secrets that it was given: until they are set anew they may
+    be known to whoever has it, also where it is removed or let in again."""
+    there = cell.access.secrets
+    for key in held_by(cell, machine):
+        revoked = tuple(sorted({*there[key].revoked_machines, machine}))
+        there[key] = msgspec.structs.replace(there[key], revoked_machines=revoked)

@@ -13,6 +13,7 @@ from borgish.cell.commands import (
     JoinMachine,
     KillTasks,
     PlaceTasks,
+    RemoveMachine,
     RevokeMachine,
     RollBack,
     SetCron,
@@ -128,6 +129,15 @@ def test_whoever_revokes_a_machine_is_told_what_it_had(desk: Desk) -> None:
     desk.do(RevokeMachine("m2"))
     desk.do(setting(b"two"))
     assert secret(desk).machines == ("m1",), "the new value it was not given"
+
+
+def test_what_a_revoked_machine_had_is_known_until_it_is_set_anew(desk: Desk) -> None:
+    desk.do(RevokeMachine("m2"))
+    assert secret(desk).revoked_machines == ("m2",)
+    desk.do(RemoveMachine("m2"))
+    assert secret(desk).revoked_machines == ("m2",), "whoever took it away has not forgotten it"
+    desk.do(setting(b"two"))
+    assert secret(desk).revoked_machines == ()
 
 
 def test_a_machine_has_it_from_the_change_of_the_job_on() -> None:
