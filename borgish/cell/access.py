@@ -168,6 +168,11 @@ class Asker(msgspec.Struct, frozen=True):
     source: str = ""
 
 
+HOST = "host"
+BY_HOST = Asker(Principal(HOST, HOST))
+"""Whoever may write to the state folder of a master, by the files that it takes over from there (S25)."""
+
+
 def principal_of(access: Access, secret: str, at: float) -> Principal | None:
     """Return who a token or an invitation stands for at a time in seconds since 1970; None for nobody.
 

@@ -10,7 +10,7 @@ from itertools import chain
 import msgspec
 
 from borgish.audit import AuditNote
-from borgish.cell.access import ID_CHARACTERS, Asker
+from borgish.cell.access import BY_HOST, ID_CHARACTERS, Asker
 from borgish.cell.access_commands import AdmitTokens
 from borgish.cell.apply import apply_entry
 from borgish.cell.authorization import authorize
@@ -153,7 +153,8 @@ class Core:
         """
         self._record(BeginEpoch(epoch, holder, rules, seen), "election", now)
         if admitted is not None:
-            self._record(admitted, "host", now)
+            accepted = self._record(admitted, BY_HOST.principal.name, now)
+            self._audit.append((_note(BY_HOST, admitted, accepted, now), accepted.position))
         return self._finish((), frozenset(self.cell.machines), more=False)
 
     def step(self, inputs: Iterable[Input], now: Now, free_space: FreeSpace = AMPLE) -> Step:

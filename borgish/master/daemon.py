@@ -17,6 +17,7 @@ from borgish.api.authority import AuthorityDoor
 from borgish.api.middleware import AuthMiddleware, Receive, Scope, Send, hosts_of
 from borgish.api.rate_limits import Limits
 from borgish.api.services import Services
+from borgish.cell.access import BY_HOST
 from borgish.cell.access_commands import (
     AdmitTokens,
     NoteTokenUse,
@@ -36,7 +37,6 @@ from borgish.master.health import Metrics, holder_here, leader_health
 from borgish.master.history import History
 from borgish.master.leader import Host, Leader, Work
 from borgish.master.lease import in_thread
-from borgish.master.letter_box import HOST
 from borgish.master.moments import Moments
 from borgish.master.programs import Programs
 from borgish.master.reading import EVENTS_KEPT, Planner, Reader, RecentEvents
@@ -316,7 +316,7 @@ class Daemon:
 
     async def admit(self, letters: AdmitTokens) -> str:
         """Take over tokens from the host; return what was done, when it is durable."""
-        return (await self._leader.command(letters, HOST)).text
+        return (await self._leader.command(letters, BY_HOST.principal.name, asker=BY_HOST)).text
 
     def _note_broken(self, broken: CellBroken) -> None:
         log.error("the cell in memory is broken", exc_info=broken)

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import msgspec
 
 from borgish.audit import AuditChain
-from borgish.cell.access import Secret
+from borgish.cell.access import Asker, Secret
 from borgish.cell.access_commands import AdmitTokens
 from borgish.cell.command import Command
 from borgish.cell.commands import (
@@ -191,11 +191,15 @@ class Leader:
         digest: str = "",
         then: Cell | None = None,
         expected: int | None = None,
+        asker: Asker | None = None,
     ) -> Accepted:
-        """Hand in a command; return when it is durable. ``then`` and ``expected``: see ``CommandRequest``.
-        Raises what it was refused with, and Fenced while most machines obey another master."""
+        """Hand in a command; return when it is durable. ``then``, ``expected`` and ``asker``: see
+        ``CommandRequest``.
+
+        Raises what it was refused with, and Fenced while most machines obey another master.
+        """
         self.link.fencing.check()
-        return await self.inbox.ask(command, actor, request_id, digest, then, expected)
+        return await self.inbox.ask(command, actor, request_id, digest, then, expected, asker)
 
     async def join(self, request: JoinRequest, invitation: str = "", key: str = "") -> JoinReply:
         """Take a machine into the cell, or back into it. ``invitation`` is the digest of what lets it in,

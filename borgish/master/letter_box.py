@@ -11,14 +11,12 @@ from pathlib import Path
 
 import msgspec
 
-from borgish.cell.access import Invitation, Role, Token
+from borgish.cell.access import HOST, Invitation, Role, Token
 from borgish.credentials import LETTER_BOX
 from borgish.errors import UnsafeConfiguration
 
 TAKEN = "tokens.taken.toml"
 INVITATION_SECONDS = 24 * 3600.0
-HOST = "host"
-"""Who made them, as far as the cell knows."""
 
 
 class Letter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -14,7 +14,7 @@ from borgish.api.auth import CellTokens
 from borgish.api.middleware import AuthMiddleware, hosts_of
 from borgish.api.rate_limits import Limits
 from borgish.api.standby import StandbyApp
-from borgish.cell.access import Role, Token
+from borgish.cell.access import HOST, Role, Token
 from borgish.cell.access_commands import AdmitTokens
 from borgish.cell.model import Cell
 from borgish.clock import SystemClock
@@ -31,7 +31,7 @@ from borgish.master.audit_log import is_of_another_secret
 from borgish.master.certificates import Certificates
 from borgish.master.daemon import Daemon, Listener
 from borgish.master.garbage import settle
-from borgish.master.letter_box import HOST, Letters, put_away, read_letters
+from borgish.master.letter_box import Letters, put_away, read_letters
 from borgish.master.members import MemberList
 from borgish.master.preflight import TAKE_OVER_FLAG, TakeOver, check_machines, seen_in_files
 from borgish.master.settings import LIVE, Settings

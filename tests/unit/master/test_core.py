@@ -3,6 +3,8 @@
 import msgspec
 import pytest
 
+from borgish.cell.access import Role, Token
+from borgish.cell.access_commands import AdmitTokens
 from borgish.cell.apply import apply_entry
 from borgish.cell.command import Command
 from borgish.cell.commands import (
@@ -468,6 +470,15 @@ def test_a_machine_that_shrinks_keeps_what_runs_and_gets_nothing_new(driver: Dri
     assert after[:3] == before
     assert task.machine not in {name for name, _ in after[3:]}
     assert len([name for name, _ in after if name]) > 3
+
+
+def test_what_the_host_lets_in_at_the_start_is_in_the_audit_log() -> None:
+    core = Core(Cell(Snapshot("test")), ReconcileSettings(), Now(1000.0, 50.0))
+    admin = Token("a" * 64, "root", Role.ADMIN)
+    step = core.begin(1, "me", Now(1000.0, 50.0), admitted=AdmitTokens((admin,), ()))
+    ((note, position),) = step.audit
+    assert (note.user, note.action, note.at, position) == ("host", "AdmitTokens", 1000.0, 2)
+    assert "root (admin)" in note.outcome
 
 
 @pytest.mark.parametrize("position", [2**31 - 5, 2**53 - 5, 2**63 - 10**6])
