@@ -11,10 +11,13 @@ import re
 import socket
 import sys
 import tomllib
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
 from urllib.parse import urlsplit
 
-from borgish.addresses import WILDCARDS, is_loopback
+from borgish.addresses import WILDCARDS, is_loopback, several
 from borgish.borglet import facts
 from borgish.borglet.identity import Identity
 from borgish.borglet.join import HttpJoin, Redirected
@@ -35,10 +38,14 @@ PORT = 7401
 REDIRECTS_MAX = 5
 FROM_STDIN = "-"
 
+T = TypeVar("T")
+
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Say what the command takes."""
-    parser.add_argument("url", metavar="URL", help="the borgmaster's address, as the invitation prints it")
+    parser.add_argument(
+        "url", metavar="URL[,URL...]", help="the borgmasters' addresses, as the invitation prints them"
+    )
     parser.add_argument("token", metavar="TOKEN", help="the invitation's token; - reads it from stdin")
     parser.add_argument("--name", default="", metavar="M", help="the machine's name (this host's)")
     parser.add_argument(
@@ -56,14 +63,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def join(options: argparse.Namespace) -> Path:
     """Join the cell; return the file to run by. Raises BorgishError, and OSError for the folder."""
     token = parse(sys.stdin.readline() if options.token == FROM_STDIN else options.token)
-    url, folder = options.url.rstrip("/"), Path(options.dir).absolute()
+    urls, folder = several(options.url) or ("",), Path(options.dir).absolute()
     path = folder / "borglet.toml"
     there = read(path) if path.exists() else None
     if there is not None:
-        _expect(path, there, url, options.name)
-    authority = fetch_authority(url, token.authority) if token.authority else b""
+        _expect(path, there, urls, options.name)
+    authority = b""
+    if token.authority:
+        authority = _first(urls, lambda url: fetch_authority(url, token.authority))
     if there is None:
-        file = _file(url, options.name, options.listen)
+        file = _file(urls, options.name, options.listen)
         checked(path, file, invited=True)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_private(path, _written(file))
@@ -73,25 +82,37 @@ def join(options: argparse.Namespace) -> Path:
     try:
         for name in ("authority", "machine"):
             drop_drafts(settings.state / name)
-        _become(settings, url, token, authority)
+        _become(settings, urls, token, authority)
         if there is not None and authority:
-            carry_over(path, there, url)
+            carry_over(path, there, urls)
     finally:
         lock.release()
     return path
 
 
-def carry_over(path: Path, file: File, url: str) -> None:
+def _first(urls: Sequence[str], ask: Callable[[str], T]) -> T:
+    """Return what the first master answers that can be reached. Raises what the question does, of the last
+    master where none can."""
+    for url in urls[:-1]:
+        with suppress(Unreachable):
+            return ask(url)
+    return ask(urls[-1])
+
+
+def carry_over(path: Path, file: File, urls: Sequence[str]) -> None:
     """Have a machine's file say no more how it was known before. The one before is kept beside it."""
     before = file.master.split(",")
-    masters = [each if each != _in_clear(url) else url for each in before]
+    follows = {_in_clear(url): url for url in urls}
+    masters = [follows.get(each, each) for each in before]
     if file.tls is None and masters == before:
         return
     text = without_table(path, "tls")
     if masters != before:
         text = text.replace(f'"{file.master}"', f'"{",".join(masters)}"')
         if tomllib.loads(text)["master"] != ",".join(masters):
-            raise UnsafeConfiguration(f"{path}: master is not written in one line", f"Write {url} there")
+            raise UnsafeConfiguration(
+                f"{path}: master is not written in one line", f"Write {','.join(masters)} there"
+            )
     write_private(path.with_name(path.name + ".before"), path.read_text("utf-8"))
     write_private(path, text)
 
@@ -100,23 +121,27 @@ def _in_clear(url: str) -> str:
     return url.replace("https://", "http://", 1)
 
 
-def _become(settings: Settings, url: str, token: JoinToken, authority: bytes) -> None:
+def _become(settings: Settings, urls: Sequence[str], token: JoinToken, authority: bytes) -> None:
     """Get the certificate, where the cell has an ``authority``, and keep what makes a machine a member."""
     membership, identity = membership_in(settings.state), None
     if authority:
         identity = Identity(settings.state, settings.machine)
         identity.trust(authority)
-    reply = _asked(settings, membership, identity, url, token)
+    reply = _asked(settings, membership, identity, urls, token)
     if identity is not None and not reply.certificate:
         raise Unreachable(
-            f"the borgmaster at {url} took the machine in, and gave it no certificate",
+            f"the borgmaster at {' or '.join(urls)} took the machine in, and gave it no certificate",
             "Are borglet and borgmaster of the same version?",
         )
     membership.keep(reply.cell, reply.poll_token)
 
 
 def _asked(
-    settings: Settings, membership: Membership, identity: Identity | None, url: str, token: JoinToken
+    settings: Settings,
+    membership: Membership,
+    identity: Identity | None,
+    urls: Sequence[str],
+    token: JoinToken,
 ) -> JoinReply:
     def request() -> JoinRequest:
         boot, measured = facts.boot_id(), facts.measure(settings)
@@ -129,24 +154,30 @@ def _asked(
     instance = identity.asking if identity else new_instance()
 
     ask = HttpJoin(settings, membership, request, SystemClock(), identity, token.secret)
-    for _ in range(REDIRECTS_MAX):
-        try:
-            return ask.once(url)
-        except Redirected as sent:
-            url = sent.where
-    raise Unreachable("no borgmaster of this cell leads at the moment", "Try again in a few seconds")
+
+    def led_by(url: str) -> JoinReply:
+        for _ in range(REDIRECTS_MAX):
+            try:
+                return ask.once(url)
+            except Redirected as sent:
+                url = sent.where
+        raise Unreachable("no borgmaster of this cell leads at the moment", "Try again in a few seconds")
+
+    return _first(urls, led_by)
 
 
-def _expect(path: Path, file: File, url: str, name: str) -> None:
+def _expect(path: Path, file: File, urls: Sequence[str], name: str) -> None:
     """Raise Conflict where the folder is another machine's."""
     if name and name != file.machine:
         raise Conflict(f"{path} is machine {file.machine}'s, not {name}'s", "Name another folder with --dir")
-    if not {url, _in_clear(url)} & set(file.master.split(",")):
-        raise Conflict(f"{path} has master = '{file.master}', not {url}", "Correct it there, and try again")
+    if not {*urls, *map(_in_clear, urls)} & set(file.master.split(",")):
+        raise Conflict(
+            f"{path} has master = '{file.master}', not {','.join(urls)}", "Correct it there, and try again"
+        )
 
 
-def _file(url: str, name: str, listen: str) -> File:
-    return File(machine=name or _host_name(), master=url, listen=listen or _free_address(url))
+def _file(urls: Sequence[str], name: str, listen: str) -> File:
+    return File(machine=name or _host_name(), master=",".join(urls), listen=listen or _free_address(urls[0]))
 
 
 def _written(file: File) -> str:

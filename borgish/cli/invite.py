@@ -51,14 +51,16 @@ def invite(
     digest = digest_of(secret)
     seconds = seconds_of(time, "--for")
     if not 0 < seconds <= SECONDS_MAX:
-        raise typer.BadParameter("an invitation holds for 24h at most", param_hint="--for")
+        raise typer.BadParameter(
+            "an invitation holds for more than nothing and 24h at most", param_hint="--for"
+        )
     asked = InvitationRequest(digest, name, count, seconds)
     accepted = client.post("/v1/invitations", asked, Accepted)
     print_err(accepted.text)
     for note in accepted.notes:
         print_err(f"note: {note}")
     named = f" --name {name}" if name else ""
-    print_out(f"borglet join {url_for_others(client)} {JoinToken(authority_of(client), secret)}{named}")
+    print_out(f"borglet join {urls_for_others(client)} {JoinToken(authority_of(client), secret)}{named}")
 
 
 def url_for_others(client: "Client") -> str:
@@ -71,6 +73,21 @@ def url_for_others(client: "Client") -> str:
     if not is_loopback(urlsplit(client.url).hostname or ""):
         return client.url
     return client.get("/v1/health", None, HealthView).address or client.url
+
+
+def urls_for_others(client: "Client") -> str:
+    """Return where other hosts reach the masters that are known here, that of ``url_for_others`` first: a
+    machine that knows one alone could not join again when that host is lost."""
+    from urllib.parse import urlsplit
+
+    from borgish.addresses import is_loopback
+
+    def is_local(url: str) -> bool:
+        return is_loopback(urlsplit(url).hostname or "")
+
+    first = url_for_others(client)
+    known = (each.url for each in client.each_master())
+    return ",".join(dict.fromkeys((first, *(url for url in known if is_local(url) == is_local(first)))))
 
 
 def authority_of(client: "Client") -> str:

@@ -409,6 +409,19 @@ def test_what_is_wrong_with_an_invitation_is_said(place: Place) -> None:
     assert place.join(token) == 0, place.log.read_text()
 
 
+def test_a_machine_joins_by_whichever_master_answers(place: Place) -> None:
+    first = place.url
+    place.url = f"https://127.0.0.1:{free_port()},{first}"
+    assert place.join(place.tokens.pop()) == 0, place.log.read_text()
+    assert f'master = "{place.url}"' in (place.machine / "borglet.toml").read_text()
+    place.url = first
+    place.borglet()
+    until(place.hears, place.log)
+    assert place.join(place.tokens.pop(), "--dir", place.machine.parent / "other") == 0, (
+        "one of them is enough"
+    )
+
+
 def test_a_machine_that_was_away_for_too_long_says_the_way_back(place: Place) -> None:
     assert place.join(place.tokens.pop()) == 0, place.log.read_text()
     (place.machine / "state" / "machine.pem").write_bytes(signed(place, days_ago=31))

@@ -23,7 +23,7 @@ def test_tls_goes_and_the_master_is_called_by_https(tmp_path: Path, master: str,
     path = tmp_path / "borglet.toml"
     text = HEAD.format(master) + tls + DOCKER
     path.write_text(text)
-    carry_over(path, read(path), URL)
+    carry_over(path, read(path), (URL,))
     after = read(path)
     assert (after.tls, after.master, after.docker.mounts) == (
         None,

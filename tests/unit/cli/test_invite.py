@@ -1,0 +1,33 @@
+"""The line that is printed for a machine to join by."""
+
+import pytest
+
+from borgish.wire.api import Accepted, HealthView
+from tests.unit.cli.conftest import Run
+from tests.unit.cli.samples import FakeMaster
+
+
+@pytest.fixture
+def inviting(master: FakeMaster) -> FakeMaster:
+    master.answers["POST /v1/invitations"] = Accepted(1, "abc", "invitation abc is for m1, for 30m")
+    return master
+
+
+def test_the_line_names_all_masters_that_are_known(
+    inviting: FakeMaster, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    advertised = "https://10.0.0.1:7400"
+    view = HealthView(
+        "c1", "1", "leader", advertised, "", "", 1, 1, 1, True, None, "", "2026-01-01T00:00:00Z"
+    )
+    inviting.answers["GET /v1/health"] = view
+    masters = f"{inviting.url},https://10.0.0.2:7400,http://127.0.0.1:1"
+    assert run("--url", masters, "machine", "invite", "m1") == 0
+    line = capsys.readouterr().out.split()
+    assert line[:3] == ["borglet", "join", f"{advertised},https://10.0.0.2:7400"], "others reach no loopback"
+
+
+@pytest.mark.parametrize("time", ["0s", "25h"])
+def test_how_long_an_invitation_may_hold(time: str, run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("machine", "invite", "--for", time) == 2
+    assert "holds for more than nothing and 24h at most" in capsys.readouterr().err
