@@ -52,6 +52,7 @@ from borgish.cell.observed import Observed
 from borgish.cell.secrets import remove_secret, set_secret
 from borgish.clock import Now
 from borgish.errors import Conflict, Invalid, NotFound
+from borgish.spec.privileges import is_privilege
 from borgish.text import span
 from borgish.vocabulary import Band, State
 
@@ -153,6 +154,12 @@ def _check_grant(grant: str) -> None:
                 f"{band} cannot be granted",
                 f"monitoring is for admins; granted can be {', '.join(sorted(GRANTABLE_BANDS))}",
             )
+    elif not is_privilege(grant):
+        raise Invalid(
+            f"there is nothing called '{grant}' that could be granted",
+            "a band, like production; container-root, capability:NET_ADMIN, mount:/srv, mount-write:/srv, "
+            "host-root:/srv/root, the folders as the job writes them",
+        )
 
 
 def grant_words(grant: str) -> str:

@@ -11,6 +11,9 @@ The names stand in grants and in answers to users, so they keep their meaning fo
 A machine may lack what is granted all the same: which folders it mounts is for its own file to say.
 """
 
+import posixpath
+
+from borgish.spec.container import CAPABILITIES
 from borgish.spec.job import JobSpec
 
 CONTAINER_ROOT = "container-root"
@@ -28,3 +31,13 @@ def privileges_of(spec: JobSpec) -> tuple[str, ...]:
     names += [(MOUNT_WRITE if mount.write else MOUNT) + mount.source for mount in container.mounts]
     names += [HOST_ROOT + spec.root] * bool(spec.root)
     return tuple(dict.fromkeys(names))
+
+
+def is_privilege(name: str) -> bool:
+    """Return whether a job can ask for a privilege of this name."""
+    kind, _, what = name.partition(":")
+    if f"{kind}:" == CAPABILITY:
+        return what in CAPABILITIES
+    if f"{kind}:" in (MOUNT, MOUNT_WRITE, HOST_ROOT):
+        return what.startswith("/") and what == posixpath.normpath(what)
+    return name == CONTAINER_ROOT

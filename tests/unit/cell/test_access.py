@@ -200,6 +200,14 @@ def test_monitoring_is_granted_to_nobody(desk: Desk) -> None:
         desk.do(ChangeGrants("ann", ("band:monitoring",)))
 
 
+@pytest.mark.parametrize(
+    "grant", ["foo", "allow-exec", "capability:FOO", "capability:", "mount:srv", "mount:/srv/", "host-root:"]
+)
+def test_what_no_job_can_ask_for_is_granted_to_nobody(desk: Desk, grant: str) -> None:
+    with pytest.raises(Invalid, match="that could be granted"):
+        desk.do(ChangeGrants("ann", (grant,)))
+
+
 # Bands: role x whose x what was granted
 
 
