@@ -1,5 +1,6 @@
 """``borgctl user``, ``group`` and ``token``: who may do what in a cell."""
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -175,11 +176,11 @@ def create_token(
         str, typer.Option("--role", help="reader, user, operator or admin.", metavar="ROLE")
     ] = "user",
     bands: Annotated[
-        str, typer.Option("--bands", metavar="BAND,...", help="Only for jobs in these bands.")
-    ] = "",
+        str | None, typer.Option("--bands", metavar="BAND,...", help="Only for jobs in these bands.")
+    ] = None,
     time: Annotated[
-        str, typer.Option("--for", metavar="TIME", help="How long it holds: 90d, 12h, never.")
-    ] = "",
+        str | None, typer.Option("--for", metavar="TIME", help="How long it holds: 90d, 12h, never.")
+    ] = None,
     note: Annotated[str, typer.Option("--note", help="What it is for, shown in the list.")] = "",
     to: Annotated[
         Path | None,
@@ -202,12 +203,14 @@ def create_token(
         digest_of(token),
         user or session_of(context).who_asks(),
         role,
-        tuple(word for word in bands.split(",") if word),
+        _bands(bands),
         _seconds(time),
         note,
     )
     if to is not None and to.exists():
         raise typer.BadParameter(f"{to} is there already", param_hint="--to")
+    if to is not None and not os.access(to.parent, os.W_OK):
+        raise typer.BadParameter(f"{to.parent} is no folder that can be written to", param_hint="--to")
     accepted = client.post("/v1/tokens", asked, Accepted)
     if to is not None:
         write_private(to, token + "\n")
@@ -219,12 +222,30 @@ def create_token(
         print_err(f"to use it elsewhere: borgctl login {url_for_others(client)} --authority {authority}")
 
 
-def _seconds(text: str) -> float | None:
+def _bands(text: str | None) -> tuple[str, ...]:
+    """Return the bands that are named. None at all are what a token has that is held to no band, so an empty
+    text, as of a variable that is not set, must not come to mean that."""
+    if text is None:
+        return ()
+    words = tuple(word for each in text.split(",") if (word := each.strip()))
+    if not words:
+        raise typer.BadParameter(
+            "names no band; leave it out for all that the user has", param_hint="--bands"
+        )
+    return words
+
+
+def _seconds(text: str | None) -> float | None:
     from borgish.cli.job import seconds_of
 
+    if text is None:
+        return None
     if text == NEVER:
         return 0.0
-    return seconds_of(text, "--for") if text else None
+    seconds = seconds_of(text, "--for")
+    if not seconds:
+        raise typer.BadParameter(f"the token would be over at once; '{NEVER}' has no end", param_hint="--for")
+    return seconds
 
 
 @token_app.command("list")
