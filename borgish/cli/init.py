@@ -229,5 +229,10 @@ def _refuse_foreign(folder: Path) -> None:
             f"{folder} has a cell that `borgctl up` made, of machines on this host only",
             "Name another folder with --dir",
         )
+    if (folder / "secret").exists() and not exists(folder):  # which is written first
+        raise Conflict(
+            f"{folder} is the state folder of a cell whose file is elsewhere",
+            "`borgctl cell adopt --config FILE` makes its authority; for another cell name another --dir",
+        )
     if folder.is_dir() and not exists(folder) and not is_ours(folder):
         raise Conflict(f"{folder} is neither a cell nor empty", "Name an empty or a new folder with --dir")

@@ -258,6 +258,13 @@ def _check_scheduling(path: Path, settings: Settings) -> None:
             )
 
 
+def _makes_authority(path: Path, settings: Settings) -> str:
+    """Return the command that makes an authority: for a cell that there is, or together with one."""
+    if (settings.folder / "secret").exists():
+        return f"borgctl cell adopt --config {path}"
+    return f"borgctl cell init --name {settings.name} --dir {path.parent}"
+
+
 def _checked(path: Path, settings: Settings) -> Settings:
     host, _, port = settings.listen.rpartition(":")
     if not re.fullmatch(NAME_PATTERN, settings.name):
@@ -273,8 +280,7 @@ def _checked(path: Path, settings: Settings) -> Settings:
         raise UnsafeConfiguration(
             f"{path}: listen: {settings.listen} can be reached from other machines, and the cell has neither "
             "an authority of its own nor [tls]",
-            f"make one with `borgctl cell init --name {settings.name} --dir {settings.folder}`, or listen on "
-            "127.0.0.1",
+            f"make one with `{_makes_authority(path, settings)}`, or listen on 127.0.0.1",
         )
     _check_scheduling(path, settings)
     wrong, hint = wrong_with(settings.bands)

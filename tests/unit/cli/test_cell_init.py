@@ -107,6 +107,13 @@ def test_folders_of_others_are_refused(tmp_path: Path, capfd: pytest.CaptureFixt
     local_cell.make(tmp_path / "up", 1)
     assert run(["cell", "init", "--dir", str(tmp_path / "up")]) == 1
     assert "that `borgctl up` made" in capfd.readouterr().err
+    (tmp_path / "elsewhere").mkdir()
+    init.make(tmp_path / "elsewhere", "c1", "127.0.0.1:7400")
+    (tmp_path / "elsewhere" / "cell.toml").rename(tmp_path / "cell.toml")
+    before = files_in(tmp_path / "elsewhere")
+    assert run(["cell", "init", "--dir", str(tmp_path / "elsewhere")]) == 1
+    assert "borgctl cell adopt --config FILE" in capfd.readouterr().err
+    assert files_in(tmp_path / "elsewhere") == before
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "letter.txt").write_text("dear")
     assert run(["cell", "init", "--dir", str(tmp_path / "other")]) == 1

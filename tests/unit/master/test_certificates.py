@@ -93,6 +93,10 @@ def test_off_loopback_it_needs_an_authority(tmp_path: Path, listen: str) -> None
     with pytest.raises(UnsafeConfiguration, match="neither an authority") as refused:
         read_settings(path)
     assert f"borgctl cell init --name c1 --dir {tmp_path}" in refused.value.hint
+    (tmp_path / "secret").write_text("of a cell that ran on loopback")
+    with pytest.raises(UnsafeConfiguration) as refused:
+        read_settings(path)
+    assert f"borgctl cell adopt --config {path}" in refused.value.hint
     make_authority(tmp_path, "c1", NOW)
     assert read_settings(path).listen == listen
 
