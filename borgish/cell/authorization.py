@@ -5,9 +5,18 @@ somebody may have tasks, and whether a job that starts by the command belongs to
 or shrinks is allowed to whoever owns it: it was admitted once.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 
-from borgish.cell.access import GRANTABLE_BANDS, Access, Principal, Role, bands_of, grants_of
+from borgish.cell.access import (
+    BAND_GRANT,
+    DEFAULT_BANDS,
+    GRANTABLE_BANDS,
+    Access,
+    Principal,
+    Role,
+    bands_of,
+    grants_of,
+)
 from borgish.cell.command import Command
 from borgish.cell.commands import (
     ApplyApp,
@@ -22,6 +31,7 @@ from borgish.cell.commands import (
     UndoApp,
     UndoUpdate,
 )
+from borgish.cell.crons import Cron
 from borgish.cell.model import Cell
 from borgish.errors import Forbidden
 from borgish.spec.app import Document
@@ -66,6 +76,36 @@ def authorize_spec(cell: Cell, spec: JobSpec, asker: Principal) -> None:
                 f"{spec.key} asks for {' and '.join(missing)}, which {asker.name} was not granted",
                 f"leave it out, or ask an admin for `borgctl user grant {asker.name} {' '.join(missing)}`",
             )
+
+
+def crons_beyond(cell: Cell, owner: str, lost: Container[str]) -> Iterator[Cron]:
+    """Yield the crons that are not paused and of which runs need a grant that a user or a group loses, and
+    that who set them or whose they are does not have otherwise.
+
+    A run that begins by itself is asked for by nobody whose grants could be looked at then. So its cron is
+    paused with the loss, where people see it, and goes on when somebody who may resumes it.
+    """
+    access = cell.access
+    for cron in cell.crons.values():
+        others = {cron.spec.user, cron.by} - {owner}
+        if cron.paused or owner not in (cron.spec.user, cron.by):
+            continue
+        kept = {grant for other in others for grant in access.grants_of(other)}
+        needed = {grant for spec in _run_by(cell, cron) for grant in _grants_needed(cell, spec)}
+        if any(grant in lost and grant not in kept for grant in needed):
+            yield cron
+
+
+def _run_by(cell: Cell, cron: Cron) -> Iterator[JobSpec]:
+    app = cell.apps.get(cron.spec.app_key) if cron.spec.app else None
+    yield from _specs_in(app.present.documents, ()) if app is not None else (cron.spec.job,)
+
+
+def _grants_needed(cell: Cell, spec: JobSpec) -> Iterator[str]:
+    band = cell.rules.bands.of(spec.priority)
+    if band not in DEFAULT_BANDS:
+        yield f"{BAND_GRANT}{band}"
+    yield from privileges_of(spec)
 
 
 def not_owner_hint(access: Access, owner: str) -> str:

@@ -1,6 +1,6 @@
 """What is decided about users, groups, grants, tokens, invitations and secrets."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -44,9 +44,11 @@ from borgish.cell.access_events import (
     UserRemoved,
     UserSet,
 )
+from borgish.cell.authorization import crons_beyond
 from borgish.cell.command import Command
 from borgish.cell.commands import Decision
-from borgish.cell.events import AnyEvent
+from borgish.cell.crons import Cron
+from borgish.cell.events import AnyEvent, CronPaused
 from borgish.cell.model import Cell
 from borgish.cell.observed import Observed
 from borgish.cell.secrets import remove_secret, set_secret
@@ -85,7 +87,18 @@ def remove_user(cell: Cell, _o: Observed, command: RemoveUser, _actor: str, now:
     live = [job.key for job in cell.jobs.values() if job.spec.user == name and job.state is not State.DEAD]
     notes = (f"{len(live)} of the jobs of {name} go on, like {live[0]}",) if live else ()
     with_tokens = f", and {len(tokens)} of its tokens are no good any more" if tokens else ""
-    return Decision((*revoked, UserRemoved(name)), name, f"{name} is no user any more{with_tokens}", notes)
+    paused, of_crons = _pause(each for each in cell.crons.values() if each.spec.user == name)
+    text = f"{name} is no user any more{with_tokens}"
+    return Decision((*revoked, UserRemoved(name), *paused), name, text, (*notes, *of_crons))
+
+
+def _pause(crons: Iterable[Cron]) -> tuple[tuple[AnyEvent, ...], tuple[str, ...]]:
+    """Return the events that pause crons, and what is noted of it."""
+    going = sorted(cron.key for cron in crons if not cron.paused)
+    if not going:
+        return (), ()
+    note = f"no run of {' and '.join(going)} begins until `borgctl cron resume` by somebody who may"
+    return tuple(CronPaused(key) for key in going), (note,)
 
 
 def add_group(cell: Cell, _o: Observed, command: AddGroup, _actor: str, now: Now) -> Decision:
@@ -104,7 +117,9 @@ def remove_group(cell: Cell, _o: Observed, command: RemoveGroup, _actor: str, _n
     group = _find_group(cell.access, command.group)
     live = sum(job.spec.user == group.name and job.state is not State.DEAD for job in cell.jobs.values())
     notes = (f"{live} of the jobs of {group.name} go on; only admins act on them now",) if live else ()
-    return Decision((GroupRemoved(group.name),), group.name, f"{group.name} is no group any more", notes)
+    paused, of_crons = _pause(each for each in cell.crons.values() if each.spec.user == group.name)
+    text = f"{group.name} is no group any more"
+    return Decision((GroupRemoved(group.name), *paused), group.name, text, (*notes, *of_crons))
 
 
 def change_members(cell: Cell, _o: Observed, command: ChangeMembers, _actor: str, _now: Now) -> Decision:
@@ -142,8 +157,9 @@ def change_grants(cell: Cell, _o: Observed, command: ChangeGrants, _actor: str, 
         changed = GroupSet(msgspec.structs.replace(owner, grants=grants))
     lost = sorted(set(owner.grants) - set(grants))
     notes = ("what runs already goes on; nothing more of it is admitted",) if lost else ()
-    events = (changed,) * (grants != owner.grants)
-    return Decision(events, name, f"{name} is granted {_granted(grants)}", notes)
+    paused, of_crons = _pause(crons_beyond(cell, name, lost))
+    events = (changed, *paused) if grants != owner.grants else ()
+    return Decision(events, name, f"{name} is granted {_granted(grants)}", (*notes, *of_crons))
 
 
 def _check_grant(grant: str) -> None:

@@ -44,6 +44,7 @@ from borgish.cell.model import Cell, Snapshot
 from borgish.errors import Conflict, Forbidden, Invalid, NotFound
 from borgish.join_token import digest_of
 from borgish.spec.app import AppSpec, Document
+from borgish.spec.cron import CronSpec
 from borgish.spec.job import Container, Mount
 from borgish.vocabulary import Band, State
 from tests.unit.cell.crons import cron
@@ -206,6 +207,54 @@ def test_monitoring_is_granted_to_nobody(desk: Desk) -> None:
 def test_what_no_job_can_ask_for_is_granted_to_nobody(desk: Desk, grant: str) -> None:
     with pytest.raises(Invalid, match="that could be granted"):
         desk.do(ChangeGrants("ann", (grant,)))
+
+
+def of_production(name: str, user: str = "ann") -> CronSpec:
+    made = cron(name)
+    return msgspec.structs.replace(
+        made, job=msgspec.structs.replace(made.job, user=user, priority=PRODUCTION)
+    )
+
+
+def test_no_run_begins_by_itself_of_what_is_not_granted_any_more(desk: Desk) -> None:
+    mounting = Container(mounts=(Mount("/srv", "/data"),))
+    desk.do(ChangeGrants("ann", ("band:production", "mount:/srv")))
+    desk.do(SetCron(of_production("nightly")))
+    desk.do(SetCron(cron("plain")))
+    desk.do(SetCron(msgspec.structs.replace(cron("mounts"), job=spec("mounts", container=mounting))))
+    desk.do(ChangeGrants("ann", remove=("band:production",)))
+    assert paused(desk) == {"ann/nightly"}
+    assert not desk.cell.crons["ann/nightly"].next
+    desk.do(ChangeGrants("ann", remove=("mount:/srv",)))
+    assert paused(desk) == {"ann/nightly", "ann/mounts"}
+    desk.do(ResumeCron("ann/nightly"))  # an admin may
+    desk.do(ChangeGrants("ann", ("mount:/srv",)))
+    assert paused(desk) == {"ann/mounts"}, "what is granted resumes nothing"
+
+
+def test_who_set_a_cron_and_whose_it_is_are_both_asked_for_the_grant(desk: Desk) -> None:
+    desk.do(ChangeGrants("web-team", ("band:production",)))
+    desk.do(ChangeGrants("ann", ("band:production",)))
+    desk.do(SetCron(of_production("nightly", "web-team")))
+    assert desk.cell.crons["web-team/nightly"].by == "ann"
+    desk.do(ChangeGrants("web-team", remove=("band:production",)))
+    assert paused(desk) == set()
+    desk.do(ChangeGrants("ann", remove=("band:production",)))
+    assert paused(desk) == {"web-team/nightly"}
+
+
+@pytest.mark.parametrize(
+    ("command", "owner"), [(RemoveUser("ann"), "ann"), (RemoveGroup("web-team"), "web-team")]
+)
+def test_crons_of_nobody_begin_no_runs(desk: Desk, command: Command, owner: str) -> None:
+    of_owner = cron("nightly")
+    desk.do(SetCron(msgspec.structs.replace(of_owner, job=spec("nightly", user=owner))))
+    desk.do(command)
+    assert paused(desk) == {f"{owner}/nightly"}
+
+
+def paused(desk: Desk) -> set[str]:
+    return {key for key, each in desk.cell.crons.items() if each.paused}
 
 
 # Bands: role x whose x what was granted
