@@ -4,13 +4,14 @@ from litestar import get, post
 
 from borgish.api.auth import POLICY, Policy
 from borgish.api.moments import moment
+from borgish.api.openapi import CONSUMES
 from borgish.api.parameters import BeforePosition, Limit, Since, UserFilter
 from borgish.api.request import ApiRequest
 from borgish.api.views.history import COMMAND_WORDS
 from borgish.audit import AuditEntry
 from borgish.text import instant
 from borgish.wire.api import Page
-from borgish.wire.api_access import AuditList, AuditVerdict, AuditView
+from borgish.wire.api_access import AuditList, AuditVerdict, AuditVerifyRequest, AuditView
 
 ENTRIES_DEFAULT = 100
 
@@ -30,10 +31,11 @@ async def list_audit(
     return AuditList(tuple(map(audit_view, found)), Page(str(found[0].number) if more else ""))
 
 
-@post("/v1/audit/verify", opt={POLICY: Policy.ADMIN}, status_code=200)
+@post("/v1/audit/verify", opt={POLICY: Policy.ADMIN, CONSUMES: AuditVerifyRequest}, status_code=200)
 async def verify_audit(request: ApiRequest) -> AuditVerdict:
-    """Say whether each entry of the audit log follows from the one before."""
-    return await request.services.audit.verify()
+    """Say whether each entry of the audit log follows from the one before, and a known one is among them."""
+    asked = await request.json_as(AuditVerifyRequest)
+    return await request.services.audit.verify(asked.known)
 
 
 def audit_view(entry: AuditEntry) -> AuditView:

@@ -188,8 +188,9 @@ class Audit(Protocol):
         1970, and with numbers below ``before``, unless 0."""
         ...
 
-    async def verify(self) -> AuditVerdict:
-        """Say whether each entry follows from the one before."""
+    async def verify(self, known: str) -> AuditVerdict:
+        """Say whether each entry follows from the one before, and one that is known ("", or number:digest)
+        is among them."""
         ...
 
 
@@ -309,6 +310,7 @@ class Services(msgspec.Struct, kw_only=True):
     joining: Registration
     authority: Callable[[], bytes]  # those that the cell trusts, in PEM; b"": it has none of its own
     rotate_authority: Callable[[], RotationView]
+    rotation_held_up: Callable[[], RotationView | None]  # by machines that have not followed the last step
     programs: Programs
     checkpointer: Checkpointer
     keeper: CheckpointKeeper

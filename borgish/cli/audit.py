@@ -8,7 +8,7 @@ from borgish.cli.at_option import day_and_time, zoned
 from borgish.cli.history import Params
 from borgish.cli.render import Column, Form, FormOption, show_list
 from borgish.cli.session import noun, session_of
-from borgish.wire.api_access import AuditList, AuditVerdict, AuditView
+from borgish.wire.api_access import AuditList, AuditVerdict, AuditVerifyRequest, AuditView
 
 app = noun("What people did, and whether its log is as it was written.")
 app.info.invoke_without_command = True
@@ -76,15 +76,33 @@ def audit(
 
 
 @app.command()
-def verify(context: typer.Context) -> None:
-    """Say whether each entry follows from the one before, by the key that the masters of the cell have."""
+def verify(
+    context: typer.Context,
+    known: Annotated[
+        str,
+        typer.Option(
+            "--known", metavar="ENTRY", help="It is to have this entry, as an earlier check named it."
+        ),
+    ] = "",
+) -> None:
+    """Say whether each entry follows from the one before, by the key that the masters of the cell have.
+
+    The latest entry is named. Keep that elsewhere: given with --known, it shows whether the end of the log
+    was cut off since.
+    """
+    import re
+
     from borgish.cli.errors import FAILED, print_error, print_hint
     from borgish.cli.screen import print_out
 
-    verdict = session_of(context).client().post("/v1/audit/verify", None, AuditVerdict)
+    if known and not re.fullmatch("[1-9][0-9]{0,17}:[0-9a-f]{64}", known):
+        raise typer.BadParameter("write it as `audit verify` named it: NUMBER:DIGEST", param_hint="--known")
+    verdict = session_of(context).client().post("/v1/audit/verify", AuditVerifyRequest(known), AuditVerdict)
     if not verdict.holds:
         print_error(f"the audit log is not as it was written: {verdict.trouble}")
         print_hint(f"the {verdict.entries} entries before are; compare the rest with a copy kept elsewhere")
         raise typer.Exit(FAILED)
     times = f", from {verdict.first_at} to {verdict.last_at}" if verdict.entries else ""
     print_out(f"the audit log holds: {verdict.entries} entries{times}")
+    if verdict.last:
+        print_out(f"the latest is {verdict.last}")

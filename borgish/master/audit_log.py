@@ -34,18 +34,27 @@ class AuditLog(Audit):
     async def latest(self, user: str, since: float, before: int, limit: int) -> list[AuditEntry]:
         return await self._turn.in_store(lambda: self._store.latest_audit(user, since, before, limit))
 
-    async def verify(self) -> AuditVerdict:
+    async def verify(self, known: str) -> AuditVerdict:
         last: AuditEntry | None = None
-        first, count = "", 0
+        first, count, is_missing = "", 0, bool(known)
         while True:
             after = last.number if last else 0
             page = await self._turn.in_store(partial(self._store.audit, after, PAGE_ENTRIES))
             if not page:
-                return AuditVerdict(count, True, "", first, instant(last.note.at) if last else "")
+                break
             first = first or instant(page[0].note.at)
             if wrong := first_wrong(self._secret, page, last):
                 return AuditVerdict(count, False, wrong, first, instant(page[-1].note.at))
+            is_missing = is_missing and known not in map(_named, page)
             last, count = page[-1], count + len(page)
+        ends, name = (instant(last.note.at), _named(last)) if last else ("", "")
+        # A chain of which an end was cut off is one as well: that is seen by who knew an entry of it.
+        wrong = f"entry {known.partition(':')[0]}, which was there, is not" if is_missing else ""
+        return AuditVerdict(count, not wrong, wrong, first, ends, name)
+
+
+def _named(entry: AuditEntry) -> str:
+    return f"{entry.number}:{entry.digest}"
 
 
 class Refusals:

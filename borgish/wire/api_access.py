@@ -174,10 +174,19 @@ class AuditList(msgspec.Struct, frozen=True):
 
 
 class AuditVerdict(msgspec.Struct, frozen=True):
-    """Whether the chain of the audit log holds; ``trouble`` says what is wrong."""
+    """Whether the chain of the audit log holds; ``trouble`` says what is wrong. ``last`` is its latest entry,
+    for the next ``AuditVerifyRequest``; "" where there is none."""
 
     entries: int
     holds: bool
     trouble: str
     first_at: str
     last_at: str
+    last: str = ""
+
+
+class AuditVerifyRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Has the audit log verified. ``known``: an entry that is to be in it, as number:digest, as an earlier
+    verdict named it: a chain whose end was cut off holds all the same."""
+
+    known: Annotated[str, msgspec.Meta(pattern="^([1-9][0-9]{0,17}:[0-9a-f]{64})?$")] = ""

@@ -119,7 +119,15 @@ def test_what_people_do_is_in_the_audit_log(tidied: RealCell, given: Callable[..
     assert any(each[1:] == ("admin", "logs", "abe/seen/0") for each in asked), "an admin looked"
     assert {each["source"] for each in found if each["user"] != "host"} == {"127.0.0.1"}
     assert all(each["user"] == "abe" for each in tidied.items("audit", "--user", "abe"))
-    assert "holds" in tidied.ok("audit", "verify")
+    verified = tidied.ok("audit", "verify")
+    assert "holds" in verified
+    known = verified.split()[-1]
+    assert "holds" in tidied.ok("audit", "verify", "--known", known)
+    other = f"{known.partition(':')[0]}:{'0' * 64}"
+    cut_off = tidied.borgctl("audit", "verify", "--known", other)
+    assert cut_off.code == 1
+    assert "which was there, is not" in cut_off.err
+    assert tidied.borgctl("audit", "verify", "--known", "7").code == 2
     assert abe("audit").code == 4
 
 

@@ -77,6 +77,7 @@ class FakeMaster:
         self.services = Services(
             authority=lambda: BUNDLE,
             rotate_authority=lambda: RotationView("begun", "0" * 64, moved=True),
+            rotation_held_up=lambda: None,
             inbox=self,
             reader=self,
             planner=self,
@@ -332,7 +333,7 @@ class FakeAudit:
     async def latest(self, user: str, since: float, before: int, limit: int) -> list[AuditEntry]:
         return []
 
-    async def verify(self) -> AuditVerdict:
+    async def verify(self, known: str) -> AuditVerdict:
         return AuditVerdict(0, True, "", "", "")
 
 
