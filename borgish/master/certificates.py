@@ -107,19 +107,29 @@ class Certificates:
         authority, now = read_authority(self._settings.folder), self._clock.now().wall
         return authority.sign_machine(self._settings.name, machine, to_sign.encode(), now).decode()
 
-    def rotate(self, behind: Callable[[str], list[str]], show: Callable[[], None]) -> RotationView:
-        """Go one step on with replacing the cell's authority, when every machine has followed the last one.
+    def rotation_held_up(self, behind: Callable[[str], list[str]]) -> RotationView | None:
+        """Return at which stage the replacing of the cell's authority waits for machines; None where it can
+        go on. ``behind`` gives the machines that do not trust a bundle yet, by its hash.
 
-        ``behind`` gives the machines that do not trust a bundle yet, by its hash. ``show`` is called after
-        the step. Raises Conflict where there is no authority, and UnsafeConfiguration.
+        Raises Conflict where there is no authority.
         """
-        from borgish.tls.folder import Stage, rotate, stage_of
+        from borgish.tls.folder import Stage, stage_of
 
         if not self._is_own:
             raise Conflict("this cell has no authority of its own", "`borgctl cell init` makes one that has")
         stage, late = stage_of(self.bundle), behind(self.bundle_hash)
-        if stage is not Stage.NONE and late:
-            return RotationView(stage, self._signer, tuple(late))
+        return RotationView(stage, self._signer, tuple(late)) if stage is not Stage.NONE and late else None
+
+    def rotate(self, behind: Callable[[str], list[str]], show: Callable[[], None]) -> RotationView:
+        """Go one step on with replacing the cell's authority, when every machine has followed the last one.
+
+        ``behind``: see ``rotation_held_up``. ``show`` is called after the step. Raises Conflict where there
+        is no authority, and UnsafeConfiguration.
+        """
+        from borgish.tls.folder import rotate
+
+        if (waiting := self.rotation_held_up(behind)) is not None:
+            return waiting
         stage = rotate(self._settings.folder, self._settings.name, self._clock.now().wall)
         log.info("the rotation of the cell's authority: %s", stage)
         self._look(show)

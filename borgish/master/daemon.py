@@ -281,6 +281,7 @@ class Daemon:
             joining=SignedJoining(leader, self._certificates),
             authority=lambda: self._certificates.bundle,
             rotate_authority=self._rotate,
+            rotation_held_up=self._rotation_held_up,
             programs=Programs(leader.core, leader.turn, leader.link),
             checkpointer=leader.checkpointer,
             keeper=leader.keeper,
@@ -325,6 +326,9 @@ class Daemon:
                 self._poison.note(broken.digest, broken.message)
             except OSError as error:
                 log.error("%s cannot be written: %s", self._poison.path, error.strerror)
+
+    def _rotation_held_up(self) -> RotationView | None:
+        return self._certificates.rotation_held_up(self._leader.link.not_trusting)
 
     def _rotate(self) -> RotationView:
         return self._certificates.rotate(self._leader.link.not_trusting, self._show_certificates)
