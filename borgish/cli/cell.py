@@ -192,7 +192,8 @@ def logout(
 def recover(context: typer.Context, folder: DirOption = None) -> None:
     """Make another admin token, on the host of the borgmaster, where all of them were lost.
 
-    The borgmaster takes it over when it starts, or at SIGHUP; the audit log says so.
+    The borgmaster takes it over when it starts, or at SIGHUP, where it leads; one that stands by takes it
+    over when it leads. The audit log says so.
     """
     import signal
 

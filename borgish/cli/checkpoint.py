@@ -274,4 +274,7 @@ def read_exported(file: Path) -> bytes:
 
 
 def _taken(file: Path) -> Conflict:
-    return Conflict(f"{file} already exists", "Name another file, or overwrite it with --force")
+    return Conflict(
+        f"{file} already exists",
+        "Name another file, or remove that one; `checkpoint export` has --force for it",
+    )

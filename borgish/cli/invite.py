@@ -59,8 +59,14 @@ def invite(
     print_err(accepted.text)
     for note in accepted.notes:
         print_err(f"note: {note}")
-    named = f" --name {name}" if name else ""
-    print_out(f"borglet join {urls_for_others(client)} {JoinToken(authority_of(client), secret)}{named}")
+    urls, token = urls_for_others(client), JoinToken(authority_of(client), secret)
+    if not token.authority and urls.startswith("https:"):
+        print_err(
+            "note: this cell has an operator's certificates, which `borglet join` does not know. Write the "
+            "token into a file that `join_token_file` of a borglet.toml with [tls] names, or make the cell "
+            "an authority of its own: `borgctl cell adopt`"
+        )
+    print_out(f"borglet join {urls} {token}" + (f" --name {name}" if name else ""))
 
 
 def url_for_others(client: "Client") -> str:

@@ -80,6 +80,12 @@ def _ask(url: str, seconds: float) -> tuple[bytes, int, str]:
     return bundle, status, endorsement
 
 
+_ANOTHER_HASH = (
+    "The master's host has what names the authority now: `borgctl machine invite` for a machine, and for "
+    "`borgctl login` what `borgctl token create` prints"
+)
+
+
 def _pinned(url: str, sha256: str, bundle: bytes, status: int) -> bytes:
     try:
         shown = authorities_in(bundle) if status == 200 else []
@@ -94,12 +100,12 @@ def _pinned(url: str, sha256: str, bundle: bytes, status: int) -> bytes:
         return shown[0]
     if any(authority_hash(pem) == sha256 for pem in shown):
         raise Unreachable(
-            f"the authority of the cell at {url} is being replaced, and the token names the old one",
-            "Make a new invitation on the master's host",
+            f"the authority of the cell at {url} is being replaced, and the old one was named",
+            _ANOTHER_HASH,
         )
     raise Unreachable(
-        f"{url} shows another authority ({authority_hash(shown[0])[:16]}...) than the token names "
+        f"{url} shows another authority ({authority_hash(shown[0])[:16]}...) than was named "
         f"({sha256[:16]}...), so the token was not sent",
-        "Either the token is of another cell or older than a rotation of the authority, or somebody stands "
-        "between here and the borgmaster. Check the address, and make a new invitation on the master's host",
+        "Either that is another cell, or its authority was replaced since, or somebody stands between here "
+        f"and the borgmaster. Check the address. {_ANOTHER_HASH}",
     )

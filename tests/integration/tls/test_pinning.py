@@ -53,7 +53,7 @@ def test_the_authority_with_the_hash_is_taken_and_nothing_beside_it(tmp_path: Pa
         try:
             pem = await asyncio.to_thread(fetch_authority, serving.url, cell.authority.sha256, SECONDS_MAX)
             assert authorities_in(pem) == [cell.authority.pem]
-            with pytest.raises(Unreachable, match="is being replaced, and the token names the old one"):
+            with pytest.raises(Unreachable, match="is being replaced, and the old one was named"):
                 await asyncio.to_thread(fetch_authority, serving.url, stranger.authority.sha256)
             with pytest.raises(Unreachable, match="another authority"):
                 await asyncio.to_thread(fetch_authority, serving.url, "0" * 64, SECONDS_MAX)

@@ -23,7 +23,9 @@ def test_the_line_names_all_masters_that_are_known(
     inviting.answers["GET /v1/health"] = view
     masters = f"{inviting.url},https://10.0.0.2:7400,http://127.0.0.1:1"
     assert run("--url", masters, "machine", "invite", "m1") == 0
-    line = capsys.readouterr().out.split()
+    said = capsys.readouterr()
+    line = said.out.split()
+    assert "`borgctl cell adopt`" in said.err, "a cell with https and no authority has an operator's files"
     assert line[:3] == ["borglet", "join", f"{advertised},https://10.0.0.2:7400"], "others reach no loopback"
 
 
