@@ -122,11 +122,12 @@ def _longest_answer(master: LoneMaster, request: ApplyRequest) -> float:
 
     def ask() -> None:
         other = Client.find(master.folder)
-        while not over.is_set():
+        while True:  # once in any case: what is applied may be done before this thread has begun
             began = time.perf_counter()
             other.get("/v1/health", None, HealthView)
             waits.append(time.perf_counter() - began)
-            over.wait(ASK_SECONDS)
+            if over.wait(ASK_SECONDS):
+                break
         other.close()
 
     asking = threading.Thread(target=ask, daemon=True)
