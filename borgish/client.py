@@ -15,7 +15,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from borgish.addresses import address_of, is_loopback
+from borgish.addresses import WILDCARDS, address_of, is_loopback
 from borgish.errors import (
     BorgishError,
     Conflict,
@@ -275,7 +275,7 @@ class Client:
         parts = address_of(self.url)
         host, port, seconds = parts.hostname or "", parts.port, self.timeout_seconds
         if parts.scheme == "http":
-            if not is_loopback(host):
+            if not is_loopback(host) and host not in WILDCARDS:  # these are this host, too
                 raise Invalid(f"{self.url} would be sent the token over the network without TLS", _CLEAR_HINT)
             return http.client.HTTPConnection(host, port, timeout=seconds)
         from borgish.tls.https import MasterConnection
