@@ -1,6 +1,6 @@
 """What is decided about users, groups, grants, tokens, invitations and secrets."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -89,7 +89,16 @@ def remove_user(cell: Cell, _o: Observed, command: RemoveUser, _actor: str, now:
     with_tokens = f", and {len(tokens)} of its tokens are no good any more" if tokens else ""
     paused, of_crons = _pause(each for each in cell.crons.values() if each.spec.user == name)
     text = f"{name} is no user any more{with_tokens}"
-    return Decision((*revoked, UserRemoved(name), *paused), name, text, (*notes, *of_crons))
+    notes = (*notes, *of_crons, *_secrets_left(access, name))
+    return Decision((*revoked, UserRemoved(name), *paused), name, text, notes)
+
+
+def _secrets_left(access: Access, owner: str) -> Iterator[str]:
+    if left := sorted(each.name for each in access.secrets.values() if each.owner == owner):
+        yield (
+            f"the secrets of {owner} stay, and are those of whoever gets that name again: {', '.join(left)}; "
+            f"`borgctl secret remove --user {owner} NAME` when no job uses them any more"
+        )
 
 
 def _pause(crons: Iterable[Cron]) -> tuple[tuple[AnyEvent, ...], tuple[str, ...]]:
@@ -119,7 +128,8 @@ def remove_group(cell: Cell, _o: Observed, command: RemoveGroup, _actor: str, _n
     notes = (f"{live} of the jobs of {group.name} go on; only admins act on them now",) if live else ()
     paused, of_crons = _pause(each for each in cell.crons.values() if each.spec.user == group.name)
     text = f"{group.name} is no group any more"
-    return Decision((GroupRemoved(group.name), *paused), group.name, text, (*notes, *of_crons))
+    notes = (*notes, *of_crons, *_secrets_left(cell.access, group.name))
+    return Decision((GroupRemoved(group.name), *paused), group.name, text, notes)
 
 
 def change_members(cell: Cell, _o: Observed, command: ChangeMembers, _actor: str, _now: Now) -> Decision:

@@ -17,6 +17,7 @@ from borgish.cell.access_commands import (
     RemoveUser,
     RevokeInvitation,
     RevokeToken,
+    SetSecret,
 )
 from borgish.cell.authorization import authorize
 from borgish.cell.command import Command
@@ -249,6 +250,9 @@ def test_who_set_a_cron_and_whose_it_is_are_both_asked_for_the_grant(desk: Desk)
 def test_crons_of_nobody_begin_no_runs(desk: Desk, command: Command, owner: str) -> None:
     of_owner = cron("nightly")
     desk.do(SetCron(msgspec.structs.replace(of_owner, job=spec("nightly", user=owner))))
+    desk.do(SetSecret(owner, "db", b"sealed", 6))
+    notes = decide(desk.cell, desk.observed, command, "root", NOW).notes
+    assert any(f"the secrets of {owner} stay" in note and "db" in note for note in notes)
     desk.do(command)
     assert paused(desk) == {f"{owner}/nightly"}
 
