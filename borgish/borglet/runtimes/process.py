@@ -371,11 +371,15 @@ class ProcessRuntime:
         ]
 
     async def _end_for_disk(self, tree: Tree, why: str) -> None:
-        """End all programs of the task: whoever wrote it, it is in the folder of the main one."""
-        for key, known in self._known.items():
-            if main_key(key) == main_key(tree.key) and known.state.exit is None:
-                known.folder.write_over_disk(known.record, why)
-                kill_run(known.record)
+        """End all programs of the task: whoever wrote it, it is in the folder of the main one. One that is
+        just being started may have written it, and is known as soon as that is done."""
+        task = main_key(tree.key)
+        for key in [key for key in {**self._known, **self._locks} if main_key(key) == task]:
+            async with self._locks.setdefault(key, asyncio.Lock()):
+                known = self._known.get(key)
+                if known is not None and known.state.exit is None:
+                    known.folder.write_over_disk(known.record, why)
+                    kill_run(known.record)
 
     # Folders
 

@@ -4,18 +4,22 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from borgish.borglet.runtimes import disk
 from borgish.borglet.runtimes.base import StartFailed, TaskRuntime
-from borgish.borglet.runtimes.folders import RunFolder, name_of
+from borgish.borglet.runtimes.folders import Record, RunFolder, name_of
 from borgish.borglet.runtimes.process import ProcessRuntime
 from borgish.borglet.runtimes.processes import is_alive
 from borgish.borglet.runtimes.shim.lease import FILE, write_lease
+from borgish.borglet.runtimes.starter import Starter
+from borgish.spec.job import Program as Sidecar
 from borgish.vocabulary import Runtime
 from borgish.wire.link import AttemptSpec
 from tests.contract.runtime.commands import CommandContract
-from tests.contract.runtime.floods import DiskContract
+from tests.contract.runtime.floods import FLOODS, LIMIT, DiskContract, shell
 from tests.contract.runtime.leases import LONG, LeaseContract, in_seconds
 from tests.contract.runtime.sidecars import SidecarContract
 from tests.contract.runtime.suite import (
@@ -77,4 +81,29 @@ async def test_a_lease_of_the_boot_before_is_none(runtime_case: ProcessCase, tmp
     write_lease(str(tmp_path / "m1" / "runs" / name_of(spec.key) / FILE), in_seconds(LONG), "another boot")
     with pytest.raises(StartFailed, match="lease"):
         await opened.runtime.start(spec, 1)
+    await opened.runtime.close()
+
+
+async def test_who_floods_the_disk_while_its_start_is_under_way_is_ended(
+    runtime_case: ProcessCase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it writes is found in the folder of the main program, before the start of it has returned."""
+    monkeypatch.setattr(disk, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(disk, "BUSY_SHARE_MAX", 1.0)
+    opened = await Watched(runtime_case.make()).open()
+    sidecar = Sidecar("proxy", shell(FLOODS["bytes"]))
+    main = runtime_case.spec(Program(), programs=(sidecar,), resources=LIMIT)
+    beside, launch = main.beside(sidecar), Starter.launch
+
+    async def returns_late(self: Starter, spec: AttemptSpec, *rest: Any) -> Record:
+        record = await launch(self, spec, *rest)
+        if spec.program:
+            await opened.end_of(main.key)
+        return record
+
+    monkeypatch.setattr(Starter, "launch", returns_late)
+    await opened.runtime.start(main, 1)
+    await opened.runtime.start(beside, 1)
+    assert "limit 2MiB" in (await opened.end_of(main.key)).reason
+    assert "limit 2MiB" in (await opened.end_of(beside.key)).reason
     await opened.runtime.close()
