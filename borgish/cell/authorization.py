@@ -34,7 +34,7 @@ from borgish.cell.commands import (
 from borgish.cell.crons import Cron
 from borgish.cell.model import Cell
 from borgish.errors import Forbidden
-from borgish.spec.app import Document
+from borgish.spec.app import Document, to_completion
 from borgish.spec.cron import CronSpec
 from borgish.spec.job import JobSpec
 from borgish.spec.privileges import privileges_of
@@ -79,11 +79,11 @@ def authorize_spec(cell: Cell, spec: JobSpec, asker: Principal) -> None:
 
 
 def crons_beyond(cell: Cell, owner: str, lost: Container[str]) -> Iterator[Cron]:
-    """Yield the crons that are not paused and of which runs need a grant that a user or a group loses, and
-    that who set them or whose they are does not have otherwise.
+    """Yield the crons whose runs need a grant that a user or a group loses, unless the cron's owner or
+    whoever set it has that grant as well. Paused ones are left out.
 
-    A run that begins by itself is asked for by nobody whose grants could be looked at then. So its cron is
-    paused with the loss, where people see it, and goes on when somebody who may resumes it.
+    Nobody asks for a run that begins on time, so no grants can be checked then. Its cron is paused with the
+    loss instead, where people see it, until somebody who may resumes it.
     """
     access = cell.access
     for cron in cell.crons.values():
@@ -91,14 +91,12 @@ def crons_beyond(cell: Cell, owner: str, lost: Container[str]) -> Iterator[Cron]
         if cron.paused or owner not in (cron.spec.user, cron.by):
             continue
         kept = {grant for other in others for grant in access.grants_of(other)}
-        needed = {grant for spec in _run_by(cell, cron) for grant in _grants_needed(cell, spec)}
+        app = cell.apps.get(cron.spec.app_key) if cron.spec.app else None
+        stages = to_completion(app.present.documents) if app is not None else ()
+        specs = [stage.spec for stage in stages] if cron.spec.app else [cron.spec.job]
+        needed = {grant for spec in specs for grant in _grants_needed(cell, spec)}
         if any(grant in lost and grant not in kept for grant in needed):
             yield cron
-
-
-def _run_by(cell: Cell, cron: Cron) -> Iterator[JobSpec]:
-    app = cell.apps.get(cron.spec.app_key) if cron.spec.app else None
-    yield from _specs_in(app.present.documents, ()) if app is not None else (cron.spec.job,)
 
 
 def _grants_needed(cell: Cell, spec: JobSpec) -> Iterator[str]:

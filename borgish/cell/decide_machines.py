@@ -143,12 +143,13 @@ def _check_proof(observed: Observed, there: Machine, command: JoinMachine) -> No
 def revoke(cell: Cell, _o: Observed, command: RevokeMachine, _actor: str, now: Now) -> Decision:
     """Have a machine out at once, and give up what it holds. Raises NotFound."""
     machine = find_machine(cell, command.machine)
+    uninvited = tuple(_uninvited(cell, machine.name))
     if machine.revoked_at:
-        return Decision((), machine.name, f"{machine.name} is revoked already")
+        return Decision(uninvited, machine.name, f"{machine.name} is revoked already")
     placed = len(cell.placed[machine.name])
     lost = (MachineLost(machine.name, now.wall),) * bool(placed)
     evicted = evicted_as_lost(cell, machine.name, "it was revoked")
-    events = (MachineRevoked(machine.name, now.wall), *_uninvited(cell, machine.name), *lost, *evicted)
+    events = (MachineRevoked(machine.name, now.wall), *uninvited, *lost, *evicted)
     moved = f", and {task_count(placed)} of it run elsewhere" if placed else ""
     text = f"{machine.name} is out of the cell{moved}"
     notes = ["what runs there goes on until somebody switches it off: nobody tells it to stop any more"]

@@ -46,9 +46,9 @@ from borgish.errors import Conflict, Forbidden, Invalid, NotFound
 from borgish.join_token import digest_of
 from borgish.spec.app import AppSpec, Document
 from borgish.spec.cron import CronSpec
-from borgish.spec.job import Container, Mount
+from borgish.spec.job import Container, JobSpec, Mount
 from borgish.vocabulary import Band, State
-from tests.unit.cell.crons import cron
+from tests.unit.cell.crons import TO_COMPLETION, cron
 from tests.unit.cell.test_decide import NOW, Desk, machine, spec
 
 WALL = NOW.wall
@@ -231,6 +231,19 @@ def test_no_run_begins_by_itself_of_what_is_not_granted_any_more(desk: Desk) -> 
     desk.do(ResumeCron("ann/nightly"))  # an admin may
     desk.do(ChangeGrants("ann", ("mount:/srv",)))
     assert paused(desk) == {"ann/mounts"}, "what is granted resumes nothing"
+
+
+@pytest.mark.parametrize(("of_stage", "is_paused"), [(BATCH, False), (PRODUCTION, True)])
+def test_a_cron_of_an_application_needs_what_its_stages_need(
+    desk: Desk, of_stage: int, *, is_paused: bool
+) -> None:
+    stage = spec("load", restart=TO_COMPLETION, priority=of_stage)
+    service = spec("front", priority=PRODUCTION)
+    desk.do(ChangeGrants("ann", ("band:production",)))
+    desk.do(ApplyApp(AppSpec("shop", "ann"), (Document(service), Document(stage))))
+    desk.do(SetCron(CronSpec("0 2 * * *", JobSpec("nightly", "ann", 1, ()), app="shop")))
+    desk.do(ChangeGrants("ann", remove=("band:production",)))
+    assert (paused(desk) == {"ann/nightly"}) == is_paused, "no run has a copy of the service"
 
 
 def test_who_set_a_cron_and_whose_it_is_are_both_asked_for_the_grant(desk: Desk) -> None:
@@ -464,6 +477,14 @@ def test_who_is_out_comes_back_by_an_invitation_that_is_made_afterwards(desk: De
     desk.do(InviteMachine(invitation("after", "m1")))
     desk.do(joins("m1", "after"))
     assert desk.cell.machines["m1"].up
+
+
+def test_revoking_once_more_ends_an_invitation_made_since(desk: Desk) -> None:
+    desk.do(RevokeMachine("m1"))
+    desk.do(InviteMachine(invitation("since", "m1")))
+    desk.do(RevokeMachine("m1"))
+    with pytest.raises(Forbidden, match="was used, revoked"):
+        desk.do(joins("m1", "since"))
 
 
 def test_each_change_of_who_somebody_is_is_a_new_version(desk: Desk) -> None:
