@@ -9,6 +9,7 @@ import pytest
 from borgish.client import Client
 from borgish.errors import BorgishError, StoreFull
 from borgish.wire.api import JobDetail
+from borgish.wire.api_certificates import RotationView
 from tests.integration.api.fakes import FakeMaster, RunningApi
 
 
@@ -28,6 +29,7 @@ def noted(api: RunningApi) -> list[tuple[str, str, str, str]]:
         ("POST", "/v1/checkpoints/1/delete", None, ("delete checkpoint", "1")),
         ("GET", "/v1/archive", None, ("export archive", "")),
         ("GET", "/v1/jobs/ann/web", None, ("environment", "ann/web")),
+        ("POST", "/v1/authority/rotate", None, ("rotate authority", "")),
     ],
 )
 def test_what_an_admin_does_and_looks_into_is_noted(
@@ -38,6 +40,15 @@ def test_what_an_admin_does_and_looks_into_is_noted(
     with contextlib.suppress(BorgishError):  # whatever comes of it
         client.raw(method, path, None, msgspec.json.encode(body) if body else b"")
     assert noted(api) == [("root", "admin", *note)]
+
+
+def test_a_rotation_that_waits_for_machines_is_not_noted(
+    api: RunningApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting = RotationView("begun", "0" * 64, ("m1",))
+    monkeypatch.setattr(api.master.services, "rotation_held_up", lambda: waiting)
+    assert api.client("bgt_admin").post("/v1/authority/rotate", None, RotationView) == waiting
+    assert noted(api) == []
 
 
 def give_environment(api: RunningApi) -> None:
