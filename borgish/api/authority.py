@@ -25,7 +25,7 @@ PEM = "application/x-pem-file"
 @post("/v1/authority/rotate", opt={POLICY: Policy.ADMIN}, status_code=200)
 async def rotate(request: ApiRequest) -> RotationView:
     """Go one step on with replacing the cell's authority, once every machine has followed the last step."""
-    # Who waits for machines asks each second: of that nothing is done that belongs into the audit log.
+    # borgctl polls this while machines follow: a poll that changes nothing is not audited.
     held_up: RotationView | None = request.services.rotation_held_up()
     if held_up is not None:
         return held_up

@@ -223,8 +223,8 @@ def create_token(
 
 
 def _bands(text: str | None) -> tuple[str, ...]:
-    """Return the bands that are named. None at all are what a token has that is held to no band, so an empty
-    text, as of a variable that is not set, must not come to mean that."""
+    """Return the bands that are named. A token without bands is not limited to any, so an empty text, as from
+    an unset variable, is refused rather than taken for that."""
     if text is None:
         return ()
     words = tuple(word for each in text.split(",") if (word := each.strip()))

@@ -48,7 +48,7 @@ class AuditLog(Audit):
             is_missing = is_missing and known not in map(_named, page)
             last, count = page[-1], count + len(page)
         ends, name = (instant(last.note.at), _named(last)) if last else ("", "")
-        # A chain of which an end was cut off is one as well: that is seen by who knew an entry of it.
+        # A truncated chain verifies: only a known entry shows that its end is gone.
         wrong = f"entry {known.partition(':')[0]}, which was there, is not" if is_missing else ""
         return AuditVerdict(count, not wrong, wrong, first, ends, name)
 

@@ -10,7 +10,7 @@ from itertools import chain
 import msgspec
 
 from borgish.audit import AuditNote
-from borgish.cell.access import BY_HOST, ID_CHARACTERS, Asker
+from borgish.cell.access import BY_HOST, HOST, ID_CHARACTERS, Asker
 from borgish.cell.access_commands import AdmitTokens
 from borgish.cell.apply import apply_entry
 from borgish.cell.authorization import authorize
@@ -153,8 +153,7 @@ class Core:
         """
         self._record(BeginEpoch(epoch, holder, rules, seen), "election", now)
         if admitted is not None:
-            accepted = self._record(admitted, BY_HOST.principal.name, now)
-            self._audit.append((_note(BY_HOST, admitted, accepted, now), accepted.position))
+            self._audited(BY_HOST, admitted, self._record(admitted, HOST, now), now)
         return self._finish((), frozenset(self.cell.machines), more=False)
 
     def step(self, inputs: Iterable[Input], now: Now, free_space: FreeSpace = AMPLE) -> Step:
@@ -249,7 +248,7 @@ class Core:
             else:
                 accepted = self._record(ask.command, ask.actor, now, ask)
             if ask.asker is not None:
-                self._audit.append((_note(ask.asker, ask.command, accepted, now), accepted.position))
+                self._audited(ask.asker, ask.command, accepted, now)
             return accepted
         except Refused as refused:
             return refused
@@ -260,6 +259,12 @@ class Core:
             what = f"{cause} of {ask.actor}, request id '{ask.request_id}'"
             self._failures.add(what, position, error, always=True)
             return failed_at(cause, position)
+
+    def _audited(self, asker: Asker, command: Command, accepted: Accepted, now: Now) -> None:
+        who, outcome = asker.principal, first_line(accepted.text)
+        what = (_cause(command), accepted.subject, outcome)
+        note = AuditNote(now.wall, who.name, who.role, who.token[:ID_CHARACTERS], asker.source, *what)
+        self._audit.append((note, accepted.position))
 
     def _noted(self, note: AuditNote, now: Now) -> Accepted | Refused:
         if self._free_space.level is Level.FULL:
@@ -486,13 +491,6 @@ def evict_command(planned: Preemption) -> EvictTasks:
 def promise_command(planned: Promise) -> PromisePlaces:
     """Return the command that keeps places."""
     return PromisePlaces(planned.job, planned.indexes, planned.machines)
-
-
-def _note(asker: Asker, command: Command, accepted: Accepted, now: Now) -> AuditNote:
-    who = asker.principal
-    outcome = first_line(accepted.text)
-    what = (_cause(command), accepted.subject, outcome)
-    return AuditNote(now.wall, who.name, who.role, who.token[:ID_CHARACTERS], asker.source, *what)
 
 
 def _answer_text(decision: Decision) -> str:

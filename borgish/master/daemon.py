@@ -17,7 +17,7 @@ from borgish.api.authority import AuthorityDoor
 from borgish.api.middleware import AuthMiddleware, Receive, Scope, Send, hosts_of
 from borgish.api.rate_limits import Limits
 from borgish.api.services import Services
-from borgish.cell.access import BY_HOST
+from borgish.cell.access import BY_HOST, HOST
 from borgish.cell.access_commands import (
     AdmitTokens,
     NoteTokenUse,
@@ -317,7 +317,7 @@ class Daemon:
 
     async def admit(self, letters: AdmitTokens) -> str:
         """Take over tokens from the host; return what was done, when it is durable."""
-        return (await self._leader.command(letters, BY_HOST.principal.name, asker=BY_HOST)).text
+        return (await self._leader.command(letters, HOST, asker=BY_HOST)).text
 
     def _note_broken(self, broken: CellBroken) -> None:
         log.error("the cell in memory is broken", exc_info=broken)

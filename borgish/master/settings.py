@@ -258,7 +258,7 @@ def _check_scheduling(path: Path, settings: Settings) -> None:
             )
 
 
-def _makes_authority(path: Path, settings: Settings) -> str:
+def _authority_command(path: Path, settings: Settings) -> str:
     """Return the command that makes an authority: for a cell that there is, or together with one."""
     if (settings.folder / "secret").exists():
         return f"borgctl cell adopt --config {path}"
@@ -280,7 +280,7 @@ def _checked(path: Path, settings: Settings) -> Settings:
         raise UnsafeConfiguration(
             f"{path}: listen: {settings.listen} can be reached from other machines, and the cell has neither "
             "an authority of its own nor [tls]",
-            f"make one with `{_makes_authority(path, settings)}`, or listen on 127.0.0.1",
+            f"make one with `{_authority_command(path, settings)}`, or listen on 127.0.0.1",
         )
     _check_scheduling(path, settings)
     wrong, hint = wrong_with(settings.bands)

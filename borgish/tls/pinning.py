@@ -19,6 +19,11 @@ ENDORSEMENT_HEADER = "borgish-endorsement"
 """Has the signature of the authority before over the one that signs, in base64."""
 SECONDS_MAX = 10.0
 
+_ANOTHER_HASH = (
+    "The master's host has what names the authority now: `borgctl machine invite` for a machine, and for "
+    "`borgctl login` what `borgctl token create` prints"
+)
+
 
 def fetch_authority(url: str, sha256: str, seconds: float = SECONDS_MAX) -> bytes:
     """Return the authority with a hash from the master at an https address, in PEM.
@@ -78,12 +83,6 @@ def _ask(url: str, seconds: float) -> tuple[bytes, int, str]:
         hint = f"Try again in {wait} seconds"
         raise TooManyRequests(f"{url} was asked too often from here", hint)
     return bundle, status, endorsement
-
-
-_ANOTHER_HASH = (
-    "The master's host has what names the authority now: `borgctl machine invite` for a machine, and for "
-    "`borgctl login` what `borgctl token create` prints"
-)
 
 
 def _pinned(url: str, sha256: str, bundle: bytes, status: int) -> bytes:

@@ -186,7 +186,7 @@ class AuditVerdict(msgspec.Struct, frozen=True):
 
 
 class AuditVerifyRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Has the audit log verified. ``known``: an entry that is to be in it, as number:digest, as an earlier
-    verdict named it: a chain whose end was cut off holds all the same."""
+    """Has the audit log verified. ``known`` is an entry that must be in it, as number:digest, from an earlier
+    verdict: without one a truncated log is not noticed."""
 
     known: Annotated[str, msgspec.Meta(pattern="^([1-9][0-9]{0,17}:[0-9a-f]{64})?$")] = ""
