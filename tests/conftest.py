@@ -32,6 +32,9 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
+    # Without its mark a test would fail where there is no engine, and be counted in no group.
+    if "docker_engine" in getattr(item, "fixturenames", ()) and not item.get_closest_marker("docker"):
+        pytest.fail("it asks for a Docker engine: mark it as docker", pytrace=False)
     for group, lacks in LACKS.items():
         if item.get_closest_marker(group) and (reason := lacks()):
             if group in required():

@@ -16,6 +16,8 @@ from borgish.borglet.runtimes.secrets import SecretFolders, memory_folder
 from borgish.wire.link import Assignment, AttemptSpec, SecretValue
 from tests.integration.docker.machine import KEY, Machine, until
 
+pytestmark = pytest.mark.docker
+
 VALUE = b"sword\nfish\n"
 SHOW = 'printf %s "$DB"; cat "$BORGISH_SECRETS/db.key"'
 
