@@ -91,10 +91,7 @@ def crons_beyond(cell: Cell, owner: str, lost: Container[str]) -> Iterator[Cron]
         if cron.paused or owner not in (cron.spec.user, cron.by):
             continue
         kept = {grant for other in others for grant in access.grants_of(other)}
-        app = cell.apps.get(cron.spec.app_key) if cron.spec.app else None
-        stages = to_completion(app.present.documents) if app is not None else ()
-        specs = [stage.spec for stage in stages] if cron.spec.app else [cron.spec.job]
-        needed = {grant for spec in specs for grant in _grants_needed(cell, spec)}
+        needed = {grant for spec in _run_by(cell, cron.spec) for grant in _grants_needed(cell, spec)}
         if any(grant in lost and grant not in kept for grant in needed):
             yield cron
 
@@ -136,7 +133,7 @@ def _started(cell: Cell, command: Command) -> Iterator[JobSpec]:
         case SubmitJob(spec):
             yield spec
         case SetCron(spec):
-            yield spec.job
+            yield from _run_by(cell, spec)
         case ScaleJob(name, tasks):
             yield from _specs_of(cell, name, grown_to=tasks)
         case RestartTasks(name) | ResumeUpdate(name):
@@ -144,7 +141,7 @@ def _started(cell: Cell, command: Command) -> Iterator[JobSpec]:
         case UndoUpdate(name) if job := cell.jobs.get(name):
             yield from (each.spec for each in job.earlier.values())
         case RunCron(name) | ResumeCron(name) if cron := cell.crons.get(name):
-            yield cron.spec.job
+            yield from _run_by(cell, cron.spec)
         case ApplyApp(_, documents, crons=crons):
             yield from _specs_in(documents, crons)
         case UndoApp(name) if app := cell.apps.get(name):
@@ -152,6 +149,14 @@ def _started(cell: Cell, command: Command) -> Iterator[JobSpec]:
                 yield from _specs_in(version.documents, version.crons)
         case RunApp(name) if app := cell.apps.get(name):
             yield from _specs_in(app.present.documents, ())
+
+
+def _run_by(cell: Cell, cron: CronSpec) -> Iterator[JobSpec]:
+    """Yield what runs of a cron are, and of one of an application what its runs are copies of. ``job`` of
+    that says whose they are."""
+    yield cron.job
+    if cron.app and (app := cell.apps.get(cron.app_key)):
+        yield from (stage.spec for stage in to_completion(app.present.documents))
 
 
 def _specs_in(documents: Iterable[Document], crons: Iterable[CronSpec]) -> Iterator[JobSpec]:

@@ -246,6 +246,22 @@ def test_a_cron_of_an_application_needs_what_its_stages_need(
     assert (paused(desk) == {"ann/nightly"}) == is_paused, "no run has a copy of the service"
 
 
+@pytest.mark.parametrize("command", [RunCron("ann/nightly"), ResumeCron("ann/nightly")])
+def test_whoever_lost_a_grant_begins_no_runs_of_stages_that_need_it(desk: Desk, command: Command) -> None:
+    of_app = CronSpec("0 2 * * *", JobSpec("nightly", "ann", 1, ()), app="shop")
+    stage = Document(spec("load", restart=TO_COMPLETION, priority=PRODUCTION))
+    desk.do(ChangeGrants("ann", ("band:production",)))
+    desk.do(ApplyApp(AppSpec("shop", "ann"), (stage,)))
+    desk.do(SetCron(of_app))
+    asked = (command, SetCron(msgspec.structs.replace(of_app, keep=1)))
+    for each in asked:
+        authorize(desk.cell, each, Principal("ann", Role.USER))
+    desk.do(ChangeGrants("ann", remove=("band:production",)))
+    for each in asked:
+        with pytest.raises(Forbidden, match="production"):
+            authorize(desk.cell, each, Principal("ann", Role.USER))
+
+
 def test_who_set_a_cron_and_whose_it_is_are_both_asked_for_the_grant(desk: Desk) -> None:
     desk.do(ChangeGrants("web-team", ("band:production",)))
     desk.do(ChangeGrants("ann", ("band:production",)))
