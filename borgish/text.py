@@ -35,9 +35,14 @@ def age(moment: str | None, now: float | None = None) -> str:
     """Return how long ago an ISO 8601 moment was, in one or two digits and a unit: ``5m``."""
     if not moment:
         return "-"
+    return span(seconds_since(moment, now))
+
+
+def seconds_since(moment: str, now: float | None = None) -> float:
+    """Return for how many seconds an ISO 8601 moment has been past; less than 0 for one to come."""
     at = datetime.fromisoformat(moment)
     at = at if at.tzinfo else at.replace(tzinfo=UTC)
-    return span((SystemClock().now().wall if now is None else now) - at.timestamp())
+    return (SystemClock().now().wall if now is None else now) - at.timestamp()
 
 
 def first_line(text: str) -> str:

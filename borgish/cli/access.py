@@ -10,7 +10,7 @@ from borgish.cli.at_option import day_and_time
 from borgish.cli.render import Column, Form, FormOption, show_list
 from borgish.cli.session import noun, session_of
 from borgish.join_token import digest_of
-from borgish.text import age
+from borgish.text import age, seconds_since
 from borgish.wire.api import Accepted
 from borgish.wire.api_access import (
     GrantsRequest,
@@ -47,6 +47,12 @@ def _joined(names: tuple[str, ...]) -> str:
     return ",".join(names) or "-"
 
 
+def _ends(moment: str) -> str:
+    if not moment:
+        return "never"
+    return f"{day_and_time(moment)}{' (over)' * (seconds_since(moment) >= 0)}"
+
+
 USER_COLUMNS: tuple[Column[UserView], ...] = (
     Column("NAME", lambda user: user.name),
     Column("GRANTED", lambda user: _joined(user.grants)),
@@ -67,7 +73,7 @@ TOKEN_COLUMNS: tuple[Column[TokenView], ...] = (
     Column("BANDS", lambda token: _joined(token.bands)),
     Column("AGE", lambda token: age(token.created_at), right=True),
     Column("BY", lambda token: token.created_by, wide=True),
-    Column("ENDS", lambda token: day_and_time(token.expires_at) if token.expires_at else "never"),
+    Column("ENDS", lambda token: _ends(token.expires_at)),
     Column("USED", lambda token: f"{age(token.used_at)} ago" if token.used_at else "never"),
     Column("NOTE", lambda token: token.note or "-"),
 )

@@ -14,7 +14,7 @@ from borgish.cli.render import plural
 from borgish.clock import SystemClock
 from borgish.errors import BorgishError, Unauthenticated, UnsafeConfiguration
 from borgish.resources import show_bytes
-from borgish.text import age, span
+from borgish.text import age, seconds_since, span
 from borgish.tls.validity import ALARM_SECONDS, Validity
 from borgish.vocabulary import HELD, PROGRAM_MEASURES
 from borgish.wire.api import CheckpointView, HealthView, MachineView
@@ -34,12 +34,6 @@ MACHINE_VERSION = "borglet"
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 _CLOSED = ("/v1/status", "/metrics", "/docs")
 """What answers nobody without a token; the last is nowhere in a master. Few: such requests are counted."""
-
-
-def _seconds_since(moment: str) -> float:
-    from datetime import datetime
-
-    return SystemClock().now().wall - datetime.fromisoformat(moment).timestamp()
 
 
 # -- What somebody wants to know at night -----------------------------------------------------------------
@@ -113,7 +107,7 @@ def _versions(patient: Patient) -> list[Found]:
 
 
 def _clock(patient: Patient) -> list[Found]:
-    return judged_skew(abs(_seconds_since(patient.seen.now)), "this host's clock and the master's")
+    return judged_skew(abs(seconds_since(patient.seen.now)), "this host's clock and the master's")
 
 
 def judged_skew(skew: float, what: str) -> list[Found]:
@@ -150,7 +144,7 @@ def _checkpoints(patient: Patient) -> list[Found]:
     if not verdict.good:
         return fail(f"{where}: {verdict.text}", "`borgctl checkpoint create` now, and look at the disk")
     is_behind = newest.position < patient.seen.position
-    if is_behind and _seconds_since(newest.at) > CHECKPOINT_SECONDS_MAX:
+    if is_behind and seconds_since(newest.at) > CHECKPOINT_SECONDS_MAX:
         return warn(f"the newest is at {where}", "The borgmaster's log says why none is made")
     bad = [str(one.position) for one in kept if one.problem]
     if bad:
@@ -221,7 +215,7 @@ def _tokens(patient: Patient) -> list[Found]:
     unused = [
         f"{it.id} ({it.user})"
         for it in tokens
-        if _seconds_since(it.used_at or it.created_at) > UNUSED_SECONDS_MAX
+        if seconds_since(it.used_at or it.created_at) > UNUSED_SECONDS_MAX
     ]
     if unused:
         found += warn(f"not used for 90 days: {some_of(unused)}", "`borgctl token revoke ID`")

@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from borgish.wire.api import Accepted
-from borgish.wire.api_access import TokenRequest
+from borgish.wire.api import Accepted, Page
+from borgish.wire.api_access import TokenList, TokenRequest, TokenView
 from tests.unit.cli.conftest import Run
 from tests.unit.cli.samples import FakeMaster
 
@@ -47,3 +47,18 @@ def test_what_the_master_is_asked_for(
     (asked,) = (it for it in master.asked if it.path == "/v1/tokens")
     found = msgspec.json.decode(asked.body, type=TokenRequest)
     assert (found.for_seconds, found.bands) == (seconds, bands)
+
+
+@pytest.mark.parametrize(
+    ("ends", "words"),
+    [("", "never"), ("2020-01-31T12:00:00Z", "(over)"), ("2999-01-31T12:00:00Z", "2999-01-31 ")],
+)
+def test_the_list_says_which_are_over(
+    master: FakeMaster, run: Run, ends: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = TokenView("abc", "ann", "user", (), "2019-12-31T12:00:00Z", "root", ends, "", "")
+    master.answers["GET /v1/tokens"] = TokenList((made,), Page())
+    assert run("token", "list") == 0
+    out = capsys.readouterr().out
+    assert words in out
+    assert ("(over)" in out) == (words == "(over)")
