@@ -105,13 +105,13 @@ def _sizes_in(top: str) -> Iterator[int]:
     Raises OSError for what cannot be looked into, or is nested too deeply for the name of any file."""
     folders = [top]
     while folders:
-        try:
-            entries = os.scandir(folders.pop())
-        except OSError as error:
-            if error.errno in _GONE:
-                continue
-            raise
-        with entries:
+        folder = folders.pop()
+        # Names first: where a program makes files as fast as it can, each look at one of them waits for it,
+        # and names, which come by the thousand, are enough to see that flood.
+        with _entries_of(folder) as entries:
+            for _ in entries:
+                yield ENTRY_BYTES
+        with _entries_of(folder) as entries:
             for entry in entries:
                 try:
                     found = entry.stat(follow_symlinks=False)
@@ -121,7 +121,21 @@ def _sizes_in(top: str) -> Iterator[int]:
                 if is_folder:
                     folders.append(entry.path)
                 names = 1 if is_folder else max(1, found.st_nlink)
-                yield max(ENTRY_BYTES, found.st_blocks * BLOCK_BYTES // names)
+                yield max(0, found.st_blocks * BLOCK_BYTES // names - ENTRY_BYTES)
+
+
+@contextlib.contextmanager
+def _entries_of(folder: str) -> Iterator[Iterator[os.DirEntry[str]]]:
+    """Provide the entries of a folder; none of one that is gone."""
+    try:
+        entries = os.scandir(folder)
+    except OSError as error:
+        if error.errno not in _GONE:
+            raise
+        yield iter(())
+        return
+    with entries:
+        yield entries
 
 
 def _sizes_held(pid: int, seen: set[tuple[int, int]]) -> Iterator[int]:
@@ -212,15 +226,18 @@ class DiskWatch:
         self._counts = {mine: count for mine, count in self._counts.items() if mine in trees}
         self._last = {mine: last for mine, last in self._last.items() if mine in trees}
         until = self._clock.now().mono + LOOK_SECONDS * BUSY_SHARE_MAX
-        found = []
-        for _ in range(len(self._turns)):
-            if self._clock.now().mono >= until:
+        found: dict[_Mine, str] = {}
+        while self._clock.now().mono < until:
+            for _ in range(len(self._turns)):
+                mine = self._turns.popleft()
+                self._turns.append(mine)
+                if mine not in found and (why := self._count(mine, trees[mine])):
+                    found[mine] = why
+                if self._clock.now().mono >= until:
+                    break
+            if not self._counts:  # else they have what is left of the time
                 break
-            mine = self._turns.popleft()
-            self._turns.append(mine)
-            if why := self._count(mine, trees[mine]):
-                found.append((trees[mine], why))
-        return found
+        return [(trees[mine], why) for mine, why in found.items()]
 
     def _count(self, mine: _Mine, tree: Tree) -> str:
         """Go on with a count, or begin one that is due; return why it is too much, "" when it is not."""

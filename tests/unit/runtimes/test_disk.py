@@ -100,6 +100,29 @@ def test_too_much_shows_before_the_end(tmp_path: Path) -> None:
     assert count.why() == "its disk: 256KiB written, limit 40KiB; raise resources.disk"
 
 
+def test_a_flood_of_files_shows_by_their_names_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Entries(list[None]):
+        def __enter__(self) -> "Entries":
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+
+    # None has no ``stat``: a file that is looked at would raise.
+    monkeypatch.setattr(os, "scandir", lambda _: Entries([None] * 10 * AT_ONCE))
+    assert counted(tree(tmp_path, limit_bytes=ENTRY_BYTES * AT_ONCE)).is_too_much
+
+
+async def test_one_that_takes_long_to_count_has_the_time_that_others_leave(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(5 * AT_ONCE):
+        (tmp_path / str(number)).touch()
+    monkeypatch.setattr(disk, "SLICE_SECONDS", 0.0)
+    monkeypatch.setattr(disk, "BUSY_SHARE_MAX", 5.0)
+    watched = Watched(named("one", tmp_path, 4 * AT_ONCE * ENTRY_BYTES))
+    assert len(await watched.look()) == 1
+
+
 def test_a_count_goes_on_where_it_was(tmp_path: Path) -> None:
     for number in range(3 * AT_ONCE):
         (tmp_path / str(number)).touch()
@@ -107,7 +130,8 @@ def test_a_count_goes_on_where_it_was(tmp_path: Path) -> None:
     while not count.done:
         count.go_on(0.0)
         slices += 1
-    assert (slices, count.written_bytes) == (4, 3 * AT_ONCE * ENTRY_BYTES)
+    # Once by name and once by size, and an end.
+    assert (slices, count.written_bytes) == (7, 3 * AT_ONCE * ENTRY_BYTES)
 
 
 def test_nobody_hides_in_folders_too_deep_for_a_name(tmp_path: Path) -> None:
