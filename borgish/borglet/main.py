@@ -164,6 +164,7 @@ def _factories(settings: Settings, secrets: SecretFolders, *, leaving: bool = Fa
             MountRules(settings.mounts, (*own_files(settings), socket_path())),
             settings.without,
             task_disk_bytes(settings),
+            settings.process.uids.ranges,
         )
         keep = KEEP_NOTHING if leaving else settings.keep
         return DockerRuntime(cell, settings.machine, mark=mark, rules=rules, keep=keep, secrets=secrets)

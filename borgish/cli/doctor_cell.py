@@ -405,6 +405,7 @@ MEASURES = {
     "docker kernel profile": ("S53", "Use AppArmor or SELinux, as Debian and Fedora do by default"),
     "docker network": ("S61", "Let the engine make bridges, and take network out of `without`"),
     "docker neighbours": ("S61", "Let the engine set its rules (--iptables), and load br_netfilter"),
+    "docker programs": ("S61", "Install iptables, and run the borglet as root"),
     "docker metadata address": ("S67", "Install iptables, and run the borglet as root"),
     "docker limits": ("S57", "Turn these control groups on in the kernel's command line"),
 }

@@ -38,8 +38,9 @@ _OF_MEMORY = ("/memfd:", "/dev/shm/", "/dev/zero", "/SYSV")  # noqa: S108 - name
 class Tree(msgspec.Struct, frozen=True):
     """What one run may write, where it does, and the processes that may hold open what is in no folder.
 
-    ``rest`` tells the bytes of what cannot be looked at here, ``cpu_seconds`` what its processes have used so
-    far, None when that is not known: whoever used nothing since the last count has written nothing.
+    ``folders`` may name files as well. ``rest`` tells the bytes of what cannot be looked at here,
+    ``cpu_seconds`` what its processes have used so far, None when that is not known: whoever used nothing
+    since the last count has written nothing.
     """
 
     key: str
@@ -101,8 +102,13 @@ class Count:
 
 
 def _sizes_in(top: str) -> Iterator[int]:
-    """Yield the bytes of each entry below a folder; what is linked several times is shared by its names.
+    """Yield the bytes of each entry below a folder, or of a file; what is linked several times is shared by
+    its names.
     Raises OSError for what cannot be looked into, or is nested too deeply for the name of any file."""
+    if os.path.isfile(top):
+        with contextlib.suppress(FileNotFoundError):
+            yield os.stat(top).st_blocks * BLOCK_BYTES
+        return
     folders = [top]
     while folders:
         folder = folders.pop()

@@ -255,7 +255,7 @@ class DockerRuntime:
                 c.key,
                 c.run,
                 c.limit_bytes,
-                tuple(folder for folder in c.folders if _is_open(folder)),
+                tuple(path for path in c.written if _is_open(path)),
                 partial(self._meter.pids, c),
                 partial(self._told_of, c),
                 partial(self._meter.cpu_seconds, c),
@@ -267,7 +267,7 @@ class DockerRuntime:
     def _told_of(self, container: Container) -> int:
         """Return what a container has written as the engine counts it, which costs more than looking; 0 where
         its layer can be looked at here. Blocks."""
-        if any(_is_open(folder) for folder in container.folders):
+        if container.layer and _is_open(container.layer):
             return 0
         try:
             rows = self._engine.blocking(
@@ -397,9 +397,9 @@ class Meter:
         return Used(mono, *used) if used else None
 
 
-def _is_open(folder: str) -> bool:
-    """Return whether this process may look into a folder of an engine."""
-    return os.access(folder, os.R_OK | os.X_OK)
+def _is_open(path: str) -> bool:
+    """Return whether this process may look into a folder or a file of an engine."""
+    return os.access(path, os.R_OK | (os.X_OK if os.path.isdir(path) else 0))
 
 
 def _pids_in(folder: str) -> list[int]:

@@ -114,7 +114,8 @@ class Container(msgspec.Struct):
     out_of_memory_at: float = 0.0
     over_disk: str = ""  # why it was ended, when that was for its disk
     limit_bytes: int = 0  # what it may write; 0: as much as it likes
-    folders: tuple[str, ...] = ()  # of the machine, into which it writes
+    layer: str = ""  # the folder of the machine that has what it writes; "" where the engine keeps none
+    written: tuple[str, ...] = ()  # all folders and files of the machine that are filled by what it writes
     has_secret_env: bool = False  # what runs in it is started by ``WITH_SECRET_ENV``
 
     @property
@@ -242,12 +243,17 @@ def run_state(key: str, run: int, seen: Inspected, place: Place) -> RunState:
     )
 
 
+def layer_of(seen: Inspected) -> str:
+    """Return the folder of the machine that has what a container writes; "" where the engine keeps none."""
+    return str(((seen.get("GraphDriver") or {}).get("Data") or {}).get("UpperDir") or "")
+
+
 def written_to(seen: Inspected) -> tuple[str, ...]:
-    """Return the folders of the machine that are filled by what a container writes: its layer, where the
-    engine keeps those as folders, and the volumes of its image."""
-    layer = ((seen.get("GraphDriver") or {}).get("Data") or {}).get("UpperDir")
+    """Return the folders and files of the machine that are filled by what a container writes: its layer, the
+    volumes of its image, and what the engine mounts over files in ``/etc``."""
     volumes = [mount["Source"] for mount in seen.get("Mounts") or () if mount.get("Type") == "volume"]
-    return (*([layer] if layer else []), *volumes)
+    in_etc = [seen.get(field, "") for field in ("HostsPath", "HostnamePath", "ResolvConfPath")]
+    return tuple(filter(None, (layer_of(seen), *volumes, *in_etc)))
 
 
 def has_secret_env(seen: Inspected) -> bool:

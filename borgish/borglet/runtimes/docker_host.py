@@ -3,7 +3,8 @@ engine and its machine hold. What they do not hold is told, see ``Host.confineme
 
 A container reaches another only at a port that was published, on the machine's address or on the gateway of
 the network: the engine drops what goes from one straight to the other, and the firewall what goes to
-addresses where clouds hand out the machine's own credentials.
+addresses where clouds hand out the machine's own credentials. Plain programs of tasks, whose packets come
+from the machine itself, are told by their uids.
 """
 
 import hashlib
@@ -13,6 +14,7 @@ import shutil
 import socket
 import struct
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -38,12 +40,14 @@ SECCOMP, NETWORK = "seccomp", "network"
 
 class Rules(msgspec.Struct, frozen=True):
     """What a machine's file says of its containers. ``publish`` is the number of the address where its tasks
-    are found, ``disk_bytes`` what one writes whose job asks for no disk (0: as much as it likes)."""
+    are found, ``disk_bytes`` what one writes whose job asks for no disk (0: as much as it likes),
+    ``program_uids`` those that plain programs of tasks have, as ``60578-61183``."""
 
     publish: str = "127.0.0.1"
     mounts: MountRules = MountRules()
     without: tuple[str, ...] = ()  # what an engine may lack
     disk_bytes: int = 0
+    program_uids: tuple[str, ...] = ()
 
 
 class Host(msgspec.Struct, frozen=True):
@@ -71,6 +75,7 @@ def look_at_host(client: Client, cell: str, rules: Rules) -> Host:
         "kernel profile": _profile(options),
         NETWORK: f"containers use the machine's own: {fault}" if fault else HELD,
         "neighbours": fault or _neighbours(bridge),
+        "programs": fault or _close_to_programs(bridge, rules.program_uids),
         "metadata address": fault or _close_link_local(bridge),
         "limits": _limits(info),
         "disk": _disk(info, Path("/proc/self/mountinfo").read_text()),
@@ -149,7 +154,7 @@ def remove_network(client: Client, cell: str) -> None:
         client.remove_network(name_of(cell))
     except (NotFound, APIError):
         return  # it is gone, or somebody's yet
-    _firewall("-D", *_rule(bridge_of(cell)))
+    _firewall("-D", *_to_link_local(bridge_of(cell)))
 
 
 def _addresses(publish: str, network: dict[str, Any]) -> tuple[str, ...]:
@@ -207,14 +212,33 @@ def _neighbours(bridge: str) -> str:
 
 def _close_link_local(bridge: str) -> str:
     """Keep containers from these addresses. A rule stays when the borglet ends, and the engine leaves it."""
-    code, said = _firewall("-C", *_rule(bridge))
-    if code:
-        code, said = _firewall("-I", *_rule(bridge))
-    return f"no rule closes it to containers: {said}" if code else HELD
+    fault = _have_rule(_to_link_local(bridge))
+    return f"no rule closes it to containers: {fault}" if fault else HELD
 
 
-def _rule(bridge: str) -> tuple[str, ...]:
+def _close_to_programs(bridge: str, uids: Iterable[str]) -> str:
+    """Keep plain programs of tasks from all of containers but what ports publish."""
+    faults = filter(None, (_have_rule(_from_programs(bridge, uid)) for uid in uids))
+    fault = next(faults, "")
+    return f"plain programs reach each port of containers: {fault}" if fault else HELD
+
+
+def _to_link_local(bridge: str) -> tuple[str, ...]:
     return (OF_USERS, "-i", bridge, "-d", LINK_LOCAL, "-j", "DROP")
+
+
+def _from_programs(bridge: str, uid: str) -> tuple[str, ...]:
+    # What goes to a published port was sent to an address of the machine, and is on its way by DNAT.
+    of_whom = ("-o", bridge, "-m", "owner", "--uid-owner", uid)
+    return ("OUTPUT", *of_whom, "-m", "conntrack", "!", "--ctstate", "DNAT", "-j", "REJECT")
+
+
+def _have_rule(rule: tuple[str, ...]) -> str:
+    """Have a rule of the firewall, once; return why there is none."""
+    code, said = _firewall("-C", *rule)
+    if code:
+        code, said = _firewall("-I", *rule)
+    return said if code else ""
 
 
 def _firewall(*arguments: str) -> tuple[int, str]:

@@ -171,7 +171,8 @@ class Inventory:
         except (APIError, Unreachable):
             return None
         limit = seen["Config"]["Labels"].get(containers.LABEL_DISK, "0")
-        container.limit_bytes, container.folders = int(limit), containers.written_to(seen)
+        container.limit_bytes = int(limit)
+        container.layer, container.written = containers.layer_of(seen), containers.written_to(seen)
         container.has_secret_env = containers.has_secret_env(seen)
         return containers.run_state(container.key, container.run, seen, self.place)
 

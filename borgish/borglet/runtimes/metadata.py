@@ -8,6 +8,7 @@ next boot, and is about nobody else's programs.
 import asyncio
 import shutil
 import subprocess
+from collections.abc import Sequence
 
 from borgish.borglet.runtimes.uids import UidRules
 from borgish.text import safe
@@ -19,7 +20,7 @@ SECONDS_MAX = 5.0
 
 async def close_metadata(rules: UidRules) -> str:
     """Let no task reach the address; return "held", or why not. Tasks of root are not told from others."""
-    uids = [f"{rules.low}-{rules.high}", *sorted({str(uid) for uid, _ in rules.users.values()})]
+    uids = rules.ranges
     if shutil.which("nft"):
         return await _run(nft_text(uids), "nft", "-f", "-")
     if shutil.which("iptables"):
@@ -28,7 +29,7 @@ async def close_metadata(rules: UidRules) -> str:
     return "neither nft nor iptables is there"
 
 
-def nft_text(uids: list[str]) -> str:
+def nft_text(uids: Sequence[str]) -> str:
     """Return the whole table, which takes the place of one from before."""
     table, some = f"borgish_{uids[0].replace('-', '_')}", ", ".join(uids)
     lines = [f"    meta skuid {{ {some} }} {family} daddr {to} reject" for family, to in ADDRESSES.items()]

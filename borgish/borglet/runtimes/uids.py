@@ -28,6 +28,11 @@ class UidRules(msgspec.Struct, frozen=True):
     users: dict[str, tuple[int, int]] = {}
     root_users: tuple[str, ...] = ()
 
+    @property
+    def ranges(self) -> tuple[str, ...]:
+        """All uids of tasks but root's, as a firewall is told of them."""
+        return (f"{self.low}-{self.high}", *sorted({str(uid) for uid, _ in self.users.values()}))
+
 
 class Uids:
     """The uids of one runtime's folder."""

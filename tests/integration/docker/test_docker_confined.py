@@ -9,17 +9,19 @@ import docker
 import msgspec
 import pytest
 
-from borgish.borglet.runtimes import docker_host
+from borgish.borglet.runtimes import disk, docker_host
 from borgish.borglet.runtimes.base import HELD, StartFailed
 from borgish.borglet.runtimes.docker import DockerRuntime
 from borgish.borglet.runtimes.docker_host import Rules
 from borgish.borglet.runtimes.leftovers import KEEP_NOTHING
 from borgish.borglet.runtimes.mounts import MountRules
+from borgish.borglet.runtimes.uids import UidRules
 from borgish.errors import Unreachable
+from borgish.resources import Resources
 from borgish.spec.job import Container, Mount
 from borgish.wire.link import AttemptSpec
 from tests.fixtures_docker import ANY_ENGINE
-from tests.integration.docker.machine import PATIENCE_SECONDS, SLEEP, Machine, until
+from tests.integration.docker.machine import PATIENCE_SECONDS, SLEEP, Machine, ended, until
 from tests.ports import free_port
 
 pytestmark = pytest.mark.docker
@@ -97,6 +99,52 @@ async def test_containers_reach_each_other_at_published_ports_and_by_nothing_els
             await asyncio.sleep(0.05)
     for at, which in ((address, port), (address, hidden), (gateway, hidden)):
         assert "(0)" not in await said(apart, client, f"timeout 1 wget -qO- http://{at}:{which}/")
+
+
+async def test_plain_programs_reach_containers_at_published_ports_and_by_nothing_else(
+    docker_mark: str, busybox_image: str, docker_engine: docker.DockerClient
+) -> None:
+    uids = UidRules()
+    rules = msgspec.structs.replace(ANY_ENGINE, program_uids=uids.ranges)
+    machine = Machine(docker_mark, busybox_image, docker_engine, rules)
+    runtime = await machine.runtime()
+    if (why := runtime.measures()["docker programs"]) != HELD:
+        pytest.skip(f"no rule can be made here: {why}")
+    port, hidden = free_port(), free_port()
+    server = machine.spec(
+        "sh", "-c", f"(httpd -f -p {hidden} -h /tmp &) ; {SERVE.format(port)}", ports={"http": port}
+    )
+    await runtime.start(server, 1)
+    address = (await said(runtime, server, "hostname -i")).removesuffix(" (0)")
+
+    async def reaches(at: str, which: int, uid: int) -> bool:
+        program = f"import socket; socket.create_connection(({at!r}, {which}), 5).close()"
+        running = await asyncio.create_subprocess_exec(
+            "/usr/bin/env", "python3", "-c", program, stderr=asyncio.subprocess.DEVNULL, user=uid, cwd="/"
+        )
+        return await running.wait() == 0
+
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not (await reaches("127.0.0.1", port, uids.low) and await reaches(address, hidden, 0)):
+            await asyncio.sleep(0.05)
+    assert not await reaches(address, hidden, uids.low)
+    assert not await reaches(address, port, uids.low)
+    await machine.close()
+
+
+async def test_what_root_writes_into_files_of_the_engine_is_its_disk(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(disk, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(disk, "BUSY_SHARE_MAX", 1.0)
+    runtime = await machine.runtime()
+    if runtime.measures()["docker disk"] != disk.WATCHED:
+        pytest.skip("this engine's files cannot be looked at")
+    flood = "sh", "-c", "dd if=/dev/zero of=/etc/hosts bs=1M count=6; exec sleep 1000"
+    limit = Resources(cpu_millis=100, ram_bytes=64 * 1024**2, disk_bytes=2 * 1024**2)
+    spec = machine.spec(*flood, container=Container("0"), resources=limit)
+    await runtime.start(spec, 1)
+    assert "limit 2MiB" in (await ended(runtime, spec.key)).reason
 
 
 async def test_the_metadata_address_is_closed(machine: Machine, apart: DockerRuntime) -> None:

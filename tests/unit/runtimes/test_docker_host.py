@@ -92,6 +92,14 @@ def test_where_all_is_as_it_should_be_all_is_held(firewall: list[tuple[str, ...]
     assert sum(asked[0] == "-I" for asked in firewall) == 1
 
 
+def test_programs_are_told_by_their_uids(firewall: list[tuple[str, ...]]) -> None:
+    rules = Rules(program_uids=("60578-61183", "1500"))
+    assert looked(Engine(), rules).confinement["docker programs"] == HELD
+    of_programs = [asked for asked in firewall if asked[:2] == ("-I", "OUTPUT")]
+    assert [asked[asked.index("--uid-owner") + 1] for asked in of_programs] == ["60578-61183", "1500"]
+    assert all("-o" in asked and docker_host.bridge_of("c") in asked for asked in of_programs)
+
+
 def test_the_gateway_stands_for_a_loopback_that_containers_do_not_reach() -> None:
     assert looked(Engine()).place.publish == ("127.0.0.1", "172.20.0.1")
     assert looked(Engine(), Rules("192.0.2.7")).place.publish == ("192.0.2.7",)
