@@ -24,8 +24,8 @@ from borgish.errors import Conflict, OverQuota
 from borgish.resources import Kind, Resources, by_kind, show_kind, show_number
 from borgish.spec.constraints import contradiction, contradiction_words
 from borgish.spec.job import MACHINE, Affinity, Constraint, JobSpec
-from borgish.spec.mistakes import resource_typos
-from borgish.vocabulary import Band, Runtime, State
+from borgish.spec.mistakes import out_of_reach, resource_typos
+from borgish.vocabulary import Band, State
 
 _ATTRIBUTES_SHOWN = 8
 _MET_WITHOUT = ("!=", "not in", "not present")  # a machine without the attribute meets these
@@ -241,23 +241,10 @@ def job_warnings(cell: Cell, spec: JobSpec) -> Iterator[str]:
             f"there is no secret {key}, and its tasks wait for it: "
             f"`borgctl secret set {name} --user {spec.user}` makes it"
         )
-    yield from _out_of_reach(spec)
+    yield from out_of_reach(spec)
     for name, text in resource_typos(spec):
         if not any(name in machine.capacity.named for machine in machines):
             yield text
-
-
-def _out_of_reach(spec: JobSpec) -> Iterator[str]:
-    """Yield which paths of a plain program its user may well not reach, as far as the paths tell."""
-    if spec.runtime is not Runtime.PROCESS or spec.root:
-        return
-    for path in dict.fromkeys([*spec.run[:1], spec.workdir]):
-        parts = path.split("/")
-        if parts[:2] == ["", "root"] or (parts[:2] == ["", "home"] and parts[2:3] not in ([], [spec.user])):
-            whose = "the home of somebody else"
-            yield f"{path} is in {whose}, which tasks of {spec.user} may not be able to read"
-        elif parts[:2] == ["", "tmp"] or parts[:3] == ["", "var", "tmp"]:
-            yield f"{path} is in the machine's temporary files, of which each task has its own"
 
 
 def _attributes_of(spec: JobSpec) -> Iterator[str]:

@@ -16,7 +16,7 @@ from borgish.cli.submit import show_found, show_times
 from borgish.errors import Invalid, Mistake
 from borgish.spec.cron import write_cron
 from borgish.spec.documents import Documents, check_documents
-from borgish.spec.mistakes import quote, resource_typos
+from borgish.spec.mistakes import out_of_reach, quote, resource_typos
 from borgish.spec.variables import Variable
 from borgish.spec.write import app_file, job_file, write_file
 from borgish.text import safe
@@ -72,7 +72,7 @@ def _show(documents: Documents, form: Form) -> None:
     for job in documents.jobs:
         spec = job.spec
         print_out(f"{safe(job.source)}: valid: job {spec.key}, {plural(spec.tasks, 'task')}, {spec.runtime}")
-        for _, text in resource_typos(spec):
+        for text in (*(text for _, text in resource_typos(spec)), *out_of_reach(spec)):
             print_note(text)
     for cron in documents.crons:
         what = f"{plural(cron.job.tasks, 'task')}, {cron.job.runtime}"

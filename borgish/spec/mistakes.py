@@ -14,6 +14,7 @@ from typing import NoReturn
 
 from borgish.errors import Invalid, Mistake
 from borgish.spec.job import JobSpec
+from borgish.vocabulary import Runtime
 
 MISTAKES_MAX = 100
 DIGITS_MAX = 18
@@ -224,6 +225,22 @@ def resource_typos(spec: JobSpec) -> Iterator[tuple[str, str]]:
     for name in dict.fromkeys(name for amounts in given for name in amounts.named):
         if meant := standard_resource(name):
             yield name, f"'{name}' is taken as a named resource; did you mean {meant}?"
+
+
+def out_of_reach(spec: JobSpec) -> Iterator[str]:
+    """Yield a warning about each path of plain programs that their user may well not reach, as far as the
+    paths tell."""
+    if spec.runtime is not Runtime.PROCESS or spec.root:
+        return
+    runs = [spec.run, *(program.run for program in spec.group)]
+    opened = {spec.workdir, *(run[0] for run in runs if run)}  # an argument may well be made by the program
+    for path in dict.fromkeys([*(word for run in runs for word in run), spec.workdir]):
+        parts = path.split("/")
+        if parts[:2] == ["", "root"] or (parts[:2] == ["", "home"] and parts[2:3] not in ([], [spec.user])):
+            whose = "the home of somebody else"
+            yield f"{path} is in {whose}, which tasks of {spec.user} may not be able to read"
+        elif path in opened and (parts[:2] == ["", "tmp"] or parts[:3] == ["", "var", "tmp"]):
+            yield f"{path} is in the machine's temporary files, of which each task has its own"
 
 
 # What other systems, and people, call these things.

@@ -8,7 +8,7 @@ import pytest
 from borgish.cell.admission import job_warnings
 from borgish.resources import Resources
 from borgish.spec.constraints import parse_constraint
-from borgish.spec.job import Affinity, Preference, Spread
+from borgish.spec.job import Affinity, Preference, Program, Spread
 from tests.unit.scheduler.cells import cell_of, machine, spec
 
 RACKS = [machine(f"m{n}", attributes={"rack": f"r{n}", "arch": "amd64"}) for n in range(3)]
@@ -84,6 +84,24 @@ def test_a_resource_that_looks_like_a_slip_is_said_unless_some_machine_has_it() 
     assert tuple(job_warnings(cell_of([rma], []), asked)) == ()
 
 
+def in_folder(*parts: str) -> str:
+    return "/" + "/".join(parts)
+
+
+@pytest.mark.parametrize(
+    ("run", "words"),
+    [
+        (("sh", in_folder("home", "bob", "serve")), "is in the home of somebody else"),
+        (("serve", "--into", in_folder("tmp", "out")), ""),
+    ],
+)
+def test_what_a_program_is_told_to_read(run: tuple[str, ...], words: str) -> None:
+    beside = msgspec.structs.replace(spec("ann/web"), group=(Program("proxy", run),))
+    for job in (msgspec.structs.replace(spec("ann/web"), run=run), beside):
+        found = list(job_warnings(cell_of(RACKS, []), job))
+        assert [words in line for line in found] == [True] * bool(words)
+
+
 @pytest.mark.parametrize(
     ("parts", "words"),
     [
@@ -95,6 +113,6 @@ def test_a_resource_that_looks_like_a_slip_is_said_unless_some_machine_has_it() 
     ],
 )
 def test_a_program_where_its_user_may_not_read_it(parts: tuple[str, ...], words: str) -> None:
-    job = msgspec.structs.replace(spec("ann/web"), run=("/" + "/".join(parts),))
+    job = msgspec.structs.replace(spec("ann/web"), run=(in_folder(*parts),))
     found = list(job_warnings(cell_of(RACKS, []), job))
     assert [words in line for line in found] == [True] * bool(words)

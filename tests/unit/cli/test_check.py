@@ -49,6 +49,13 @@ def test_a_folder(run: Run, folder: Path, capsys: Out) -> None:
     )
 
 
+def test_a_program_in_the_home_of_somebody_else(run: Run, tmp_path: Path, capsys: Out) -> None:
+    program = "/" + "/".join(("home", "bob", "serve"))
+    (tmp_path / "job.yaml").write_text(f"name: web\nrun: [sh, {program}]\n")
+    assert run("job", "check", tmp_path / "job.yaml") == 0
+    assert f"{program} is in the home of somebody else" in capsys.readouterr().err
+
+
 def test_all_mistakes_of_all_files_beside_what_is_right(run: Run, folder: Path, capsys: Out) -> None:
     (folder / "bad.yaml").write_text("name: bad\nrun: [x]\ntasks: 0\n")
     (folder / "worse.yaml").write_bytes(b"\xff")
