@@ -122,6 +122,8 @@ class AuthMiddleware:
         headers, source = scope["headers"], (scope.get("client") or ("nowhere",))[0]
         if self._hosts is not None:
             _check_host(headers, self._hosts)
+        if any(name == b"origin" for name, _ in headers):
+            raise Forbidden("web pages are not answered", "Ask with borgctl, or without an Origin header")
         try:
             token = bearer(headers)
             principal = self._tokens.principal(token)

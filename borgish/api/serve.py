@@ -21,6 +21,12 @@ from borgish.wire.bounded_http import BoundedHttp, BoundedServer
 KEEP_ALIVE_SECONDS = 75
 STOP_SECONDS = 0.6  # for answers under way; what is still open then is cut off
 _CUT_SECONDS = 0.3
+FOR_BROWSERS = [
+    ("X-Content-Type-Options", "nosniff"),
+    ("X-Frame-Options", "DENY"),
+    ("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'"),
+]
+"""What is answered is no page, wherever a browser was led to open it."""
 
 
 class Tls(msgspec.Struct, frozen=True):
@@ -144,6 +150,7 @@ def _config(app: App, tls: Tls | None) -> uvicorn.Config:
             log_config=None,
             access_log=False,
             server_header=False,
+            headers=FOR_BROWSERS,
             proxy_headers=False,
             timeout_keep_alive=KEEP_ALIVE_SECONDS,
             ssl_certfile=tls.certificate if tls else None,

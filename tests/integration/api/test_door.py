@@ -218,6 +218,15 @@ def test_a_listener_on_loopback_answers_to_its_own_name_only(api: RunningApi, ho
     assert ask(api, "GET", "/v1/status", headers)[0] == 403
 
 
+def test_pages_in_a_browser_are_not_answered_and_make_nothing_of_what_is(api: RunningApi) -> None:
+    of_admin = {"Authorization": "Bearer bgt_admin", "Host": "localhost"}
+    for origin in ("http://localhost", "null"):
+        assert ask(api, "GET", "/v1/status", of_admin | {"Origin": origin})[0] == 403
+    status, headers, _ = ask(api, "GET", "/v1/status", of_admin)
+    assert (status, headers["x-frame-options"], headers["x-content-type-options"]) == (200, "DENY", "nosniff")
+    assert "default-src 'none'" in headers["content-security-policy"]
+
+
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost:7400", "[::1]:80", "[::1]"])
 def test_a_listener_on_loopback_answers_to_loopback_names(api: RunningApi, host: str) -> None:
     headers = {"Authorization": "Bearer bgt_admin", "Host": host}
