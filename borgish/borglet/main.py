@@ -34,6 +34,7 @@ from borgish.clock import SystemClock
 from borgish.credentials import keep_off_disk
 from borgish.errors import BorgishError, UnsafeConfiguration
 from borgish.ids import new_instance
+from borgish.logs import log_to_stderr
 from borgish.reload import Hangup, Pem, changes, merged, read_pem, reload
 from borgish.vocabulary import Runtime
 from borgish.wire.bounded_http import BoundedServer
@@ -49,7 +50,7 @@ def main(arguments: list[str] | None = None) -> None:
     hangup = Hangup()
     options = _parse(sys.argv[1:] if arguments is None else arguments)
     keep_off_disk()
-    _log_to_stderr()
+    log_to_stderr()
     try:
         if "token" in options:
             options.config = _join(options)
@@ -104,22 +105,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"borglet {__version__}")
     return parser
-
-
-class _OneLine(logging.Formatter):
-    """One line a record, whatever it holds: names and messages of others cannot forge lines or
-    reach the terminal's controls."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        text = super().format(record)
-        return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
-def _log_to_stderr() -> None:
-    handler = logging.StreamHandler()
-    handler.setFormatter(_OneLine("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
-    logging.getLogger("uvicorn").setLevel(logging.ERROR)  # it warns of what any stranger sends
 
 
 def _take_folder(state: Path) -> FolderLock:

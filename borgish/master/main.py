@@ -14,6 +14,7 @@ import borgish
 from borgish.credentials import keep_off_disk
 from borgish.errors import BorgishError, Fenced, StoreDamaged, UnsafeConfiguration
 from borgish.failpoints import arm
+from borgish.logs import log_to_stderr
 from borgish.master.preflight import OLDER_STORE_FLAG, TAKE_OVER_FLAG, TakeOver
 from borgish.master.settings import Settings, read_settings, reread
 from borgish.reload import Hangup
@@ -28,10 +29,9 @@ def main() -> None:
     hangup = Hangup()
     arguments = _arguments()
     keep_off_disk()
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    log_to_stderr()
     for chatty in ("apscheduler", "alembic"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
-    logging.getLogger("uvicorn").setLevel(logging.ERROR)  # it warns of what any stranger sends
     settings: Settings | None = None
     try:
         if armed := arm(os.environ):

@@ -8,6 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from borgish.borglet.runtimes.secrets import memory_folder
+from borgish.client import Client
+from borgish.errors import Forbidden, Unauthenticated
+from borgish.join_token import digest_of, parse
 from tests.cells import RealCell, wait_until
 
 READS = 'test "$TOKEN" = "$(cat $BORGISH_SECRETS/key)" || exit 9; echo begun; exec sleep 100000'
@@ -79,3 +82,22 @@ def test_canaries_are_nowhere_but_in_memory(own: RealCell, tmp_path: Path) -> No
     (memory,) = [found for path in states if (found := memory_folder(path.parent)) and found.exists()]
     wait_until(lambda: files_with(memory, [second.encode()]))
     assert files_with(memory, [first.encode()]) == [], "a rotated secret stays rotated through a rollback"
+
+
+def test_tokens_and_invitations_are_nowhere_but_where_they_were_given(own: RealCell, tmp_path: Path) -> None:
+    own.ok("user", "add", "ann")
+    own.ok("token", "create", "--user", "ann", "--to", tmp_path / "ann.token")
+    of_ann = (tmp_path / "ann.token").read_text().strip()
+    (invitation,) = (word for word in own.ok("machine", "invite", "m9").split() if word.startswith("BG1"))
+    wrong = f"bgt_{secrets.token_urlsafe(32)}"
+    for token in (of_ann, wrong, parse(invitation).secret):
+        with contextlib.suppress(Forbidden, Unauthenticated):
+            Client(own.client().url, token).raw("GET", "/v1/status")
+    own.ok("token", "revoke", digest_of(of_ann)[:12])
+    own.ok("checkpoint", "create", "--name", "before")
+    admin = (own.folder / "tokens" / "admin.token").read_text().strip()
+    canaries = [of_ann, wrong, parse(invitation).secret, admin]
+    assert not [text for text in (*processes(), own.logs()) for canary in canaries if canary in text]
+    assert files_with(own.folder, [canary.encode() for canary in canaries]) == [
+        str(own.folder / "tokens" / "admin.token")
+    ]
