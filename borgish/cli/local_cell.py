@@ -26,6 +26,7 @@ from borgish.credentials import (
 from borgish.errors import Conflict, Invalid
 from borgish.ids import new_token
 from borgish.tls.files import AUTHORITY_FILE
+from borgish.trees import remove_tree
 
 # Two cells on one host should not hand out the same ports, so where a cell's ranges begin depends on
 # its folder. All lie below 32768, from where the kernel takes ports for outgoing connections.
@@ -39,9 +40,11 @@ MEMBERSHIP_NAME = "membership.json"
 PLACE = "cell.place"
 """Says where the folder is, by which a copy of it is known."""
 
+_CELL, _LOCK = "cell.toml", "up.lock"
+
 # All that a cell's folder may hold; what else lies there is not ours to remove.
 _OURS = (
-    "cell.toml",
+    _CELL,
     PLACE,
     "tokens",
     "tokens.toml",
@@ -53,9 +56,11 @@ _OURS = (
     "cell.lock",
     "cell.reserve",
     "cell.checkpoints",
-    "up.lock",
+    _LOCK,
 )
 _OURS_BEGIN = ("cell.db", "borgmaster.log", "borgmaster.pid", "authority.", "master.pem")
+_SECRETS_BEGIN = ("secret", "tokens", "client.json", "authority.", "master.pem")
+_OF_ANY_MASTER = ("cell.db", "client.json")
 
 
 class Daemon(msgspec.Struct, frozen=True):
@@ -75,7 +80,7 @@ class Daemon(msgspec.Struct, frozen=True):
 
 def exists(folder: Path) -> bool:
     """Whether a cell's folder is there."""
-    return (folder / "cell.toml").is_file()
+    return (folder / _CELL).is_file()
 
 
 def machine_names(folder: Path) -> list[str]:
@@ -149,10 +154,22 @@ def invite(folder: Path, name: str) -> None:
 
 
 def purge(folder: Path) -> list[str]:
-    """Remove a cell's files, and its folder when nothing else is in it; return what was left there."""
-    for path in sorted(folder.iterdir()):
-        if path.name in _OURS or path.name.startswith(_OURS_BEGIN):
-            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+    """Remove a cell's files, and its folder when nothing else is in it; return what was left there.
+
+    Secrets go first. Raises Conflict for what cannot be removed: then all else is gone but for what makes it
+    a cell, so that the next purge goes on.
+    """
+    ours = list(filter(_is_ours, folder.iterdir()))
+    ours.sort(key=lambda path: not path.name.startswith(_SECRETS_BEGIN))
+    last = [folder / _CELL, folder / _LOCK]
+    for paths in ([path for path in ours if path not in last], last):
+        stays = [why for path in paths if (why := remove_tree(path))]
+        if stays:
+            raise Conflict(
+                f"{stays[0].filename} cannot be removed: {(stays[0].strerror or '').lower()}",
+                "What else can be removed is gone. See to this as its owner or as root, and unmount what is "
+                "mounted there: then `borgctl down --purge` removes the rest",
+            )
     left = sorted(path.name for path in folder.iterdir())
     if not left:
         folder.rmdir()
@@ -197,7 +214,7 @@ def refuse_foreign(folder: Path) -> None:
         refuse_initialised(folder)
         refuse_copy(folder)
         return
-    if (folder / "cell.db").exists() or (folder / "client.json").exists():
+    if _has_any_master(folder):
         raise Conflict(
             f"{folder} belongs to a borgmaster that `borgctl up` did not start",
             "Stop and start that one yourself, or name another folder for a cell of its own",
@@ -210,7 +227,20 @@ def refuse_foreign(folder: Path) -> None:
 
 def is_ours(folder: Path) -> bool:
     """Whether nothing foreign is in it: empty, or what an interrupted ``up`` left."""
-    return all(path.name in _OURS or path.name.startswith(_OURS_BEGIN) for path in folder.iterdir())
+    return all(map(_is_ours, folder.iterdir()))
+
+
+def is_rest(folder: Path) -> bool:
+    """Whether it has what an interrupted ``up`` or purge left, and nothing else."""
+    return (folder / _LOCK).is_file() and not _has_any_master(folder) and is_ours(folder)
+
+
+def _is_ours(path: Path) -> bool:
+    return path.name in _OURS or path.name.startswith(_OURS_BEGIN)
+
+
+def _has_any_master(folder: Path) -> bool:
+    return any((folder / name).exists() for name in _OF_ANY_MASTER)
 
 
 def _make_secrets(folder: Path) -> None:
@@ -307,7 +337,7 @@ def alone(folder: Path, *, make: bool) -> Iterator[None]:
                 f"{folder} cannot be the cell's folder: {reason}",
                 "Name another with --dir or BORGISH_DIR; `borgctl up` makes it",
             ) from error
-    handle = os.open(folder / "up.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    handle = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -168,13 +168,13 @@ def down(
 
     The jobs stay in the cell's state: `borgctl up` finds them and runs them again.
     """
-    from borgish.cli.local_cell import alone, exists, refuse_copy, refuse_initialised
+    from borgish.cli.local_cell import alone, exists, is_rest, refuse_copy, refuse_initialised
     from borgish.cli.screen import print_out
 
     session = session_of(context)
     session.use(folder)
     where = session.local_folder
-    if not exists(where):
+    if not exists(where) and not (purge and is_rest(where)):
         print_out(f"nothing to stop: `borgctl up` made no cell in {where}")
         raise typer.Exit
     refuse_initialised(where)

@@ -22,7 +22,6 @@ renames files that are being read.
 import asyncio
 import contextlib
 import os
-import shutil
 from collections.abc import AsyncIterator, Callable, Iterator
 from io import FileIO
 from pathlib import Path
@@ -36,6 +35,7 @@ from borgish.borglet.runtimes.base import RunState
 from borgish.borglet.runtimes.shim.basics import replace_json
 from borgish.borglet.runtimes.shim.output import LOG_NAMES
 from borgish.borglet.runtimes.shim.runs import FOLDERS
+from borgish.trees import remove_tree
 from borgish.wire.link import Exit
 
 T = TypeVar("T")
@@ -161,7 +161,7 @@ class RunFolder:
         with contextlib.suppress(OSError):
             mark.touch(mode=0o600)
             for name in FOLDERS:
-                shutil.rmtree(self.path / name, ignore_errors=True)
+                remove_tree(self.path / name)
             if keep_seconds:
                 mark.write_text(f"{keep_seconds:.0f}")
 

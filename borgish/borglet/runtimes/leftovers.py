@@ -20,6 +20,7 @@ from borgish.borglet.runtimes.folders import RunFolder
 from borgish.borglet.runtimes.shim.runs import FOLDERS
 from borgish.clock import Clock
 from borgish.resources import show_bytes, show_seconds
+from borgish.trees import remove_tree
 from borgish.wire.link import split_attempt_key
 
 REMOVED_MAX = 10_000
@@ -223,7 +224,7 @@ class KeptFolders:
         return self._folder / "runs" / left.name
 
     def _empty(self) -> None:
-        shutil.rmtree(self._away, ignore_errors=True)
+        remove_tree(self._away)
 
 
 def _let_go(folder: RunFolder, *, has_run: bool, keep_seconds: float) -> float:
@@ -239,7 +240,7 @@ def _measure(paths: list[Path]) -> list[int]:
     """Return what folders take on disk, without the work of their programs, which should be gone."""
     for path in paths:
         for name in FOLDERS:
-            shutil.rmtree(path / name, ignore_errors=True)
+            remove_tree(path / name)
     return [sum(_blocks(path)) * BLOCK_BYTES for path in paths]
 
 

@@ -12,13 +12,13 @@ that its programs run as.
 import contextlib
 import hashlib
 import os
-import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from borgish.borglet.runtimes.folders import key_of, name_of
 from borgish.errors import UnsafeConfiguration
+from borgish.trees import remove_tree
 from borgish.wire.link import Assignment, AttemptSpec, main_key
 
 FILES, ENV = "files", "env"
@@ -91,7 +91,7 @@ class SecretFolders:
     def forget(self, key: str) -> None:
         """Let go of an attempt's secrets."""
         if self._base is not None and key == main_key(key):
-            shutil.rmtree(self._base / name_of(key), ignore_errors=True)
+            remove_tree(self._base / name_of(key))
 
     def keep_only(self, keys: Iterable[str]) -> None:
         """Let go of the secrets of all other attempts."""
@@ -101,12 +101,12 @@ class SecretFolders:
         with contextlib.suppress(FileNotFoundError):
             for path in list(self._base.iterdir()):
                 if key_of(path.name) not in known:
-                    shutil.rmtree(path, ignore_errors=True)
+                    remove_tree(path)
 
     def leave(self) -> None:
         """Let go of all of it."""
         if self._base is not None:
-            shutil.rmtree(self._base, ignore_errors=True)
+            remove_tree(self._base)
 
     def _make_base(self, base: Path) -> None:
         # Others pass through the base to the folder that is theirs, where users are held apart at all.

@@ -1,6 +1,7 @@
 """Where a borglet keeps secrets: what an assignment brings, who waits, what goes."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from borgish.errors import UnsafeConfiguration
 from borgish.vocabulary import Runtime
 from borgish.wire.link import Assignment, AttemptSpec, SecretValue
 from tests.contract.runtime.suite import attempt_spec
+from tests.deep import deep_folder
 
 
 def using(**more: object) -> AttemptSpec:
@@ -76,6 +78,23 @@ def test_what_is_forgotten_is_gone(folders: SecretFolders) -> None:
     holding(folders, first)
     folders.leave()
     assert not Path(folders.base).exists()
+
+
+def test_what_a_task_wrote_beside_its_secrets_goes_however_deep_it_is(
+    folders: SecretFolders, tmp_path: Path
+) -> None:
+    """Where users are not held apart, a task can write there."""
+    spec = using()
+    ways: list[Callable[[], None]] = [
+        lambda: folders.forget(spec.key),
+        lambda: folders.keep_only(()),
+        folders.leave,
+    ]
+    for let_go in ways:
+        holding(folders, spec)
+        with deep_folder(Path(folders.place(spec).files) / "deep"):
+            let_go()
+            assert not Path(folders.place(spec).files).exists()
 
 
 def test_nobody_who_has_none_waits_or_has_a_place() -> None:

@@ -3,6 +3,7 @@
 import os
 import shutil
 import tomllib
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from borgish.cli.daemons import last_words, rotate, running_pid, start, stop
 from borgish.cli.local_cell import alone
 from borgish.cli.session import Session, nearest_folder
 from borgish.errors import Conflict, Invalid
+from borgish.trees import remove_tree
+from tests.deep import deep_folder
 
 
 def ranges(folder: Path) -> list[tuple[int, int]]:
@@ -98,6 +101,93 @@ def test_purge_removes_only_what_is_a_cells(tmp_path: Path) -> None:
     (folder / "thesis.txt").unlink()
     assert local_cell.purge(folder) == []
     assert not folder.exists()
+
+
+def purged(folder: Path) -> int:
+    return borgctl.run(["--dir", str(folder), "down", "--purge"])
+
+
+def test_a_purge_removes_what_is_deeper_than_any_path(tmp_path: Path) -> None:
+    folder = tmp_path / "cell"
+    local_cell.make(folder, 1)
+    with deep_folder(folder / "machines" / "m1" / "work", levels=10_000):
+        assert purged(folder) == 0
+        assert not folder.exists()
+
+
+@pytest.fixture
+def stuck(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+    """What is called so cannot be removed, until this is undone."""
+    unlink = os.unlink
+
+    def refused(path: str, **more: int) -> None:
+        if path == "stuck":
+            raise PermissionError(1, "Operation not permitted")
+        unlink(path, **more)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "unlink", refused)
+        yield patched
+
+
+def test_what_cannot_be_purged_is_said_and_the_next_purge_goes_on(
+    tmp_path: Path, stuck: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "cell"
+    local_cell.make(folder, 1)
+    path = folder / "machines" / "m1" / "stuck"
+    path.touch()
+    for _ in range(2):
+        assert purged(folder) == 1
+        said = capfd.readouterr().err
+        assert f"error: {path} cannot be removed: operation not permitted" in said
+        assert "hint: " in said
+        assert "`borgctl down --purge`" in said
+        assert {found.name for found in folder.iterdir()} == {"cell.toml", "machines", "up.lock"}
+        assert [found.name for found in (folder / "machines").rglob("*")] == ["m1", "stuck"]
+    stuck.undo()
+    assert purged(folder) == 0
+    assert not folder.exists()
+
+
+def test_secrets_go_before_all_else_and_what_makes_it_a_cell_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "cell"
+    local_cell.make(folder, 1)
+    (folder / "cell.db").touch()
+    (folder / "up.lock").touch()
+    gone: list[str] = []
+
+    def removed(path: Path) -> OSError | None:
+        gone.append(path.name)
+        return remove_tree(path)
+
+    monkeypatch.setattr(local_cell, "remove_tree", removed)
+    assert local_cell.purge(folder) == []
+    assert set(gone[:4]) == {"client.json", "secret", "tokens", "tokens.toml"}
+    assert gone[-2:] == ["cell.toml", "up.lock"]
+
+
+def test_a_purge_goes_on_where_one_was_cut_short(tmp_path: Path) -> None:
+    """As one was that removed what makes it a cell, and then failed at its machines."""
+    folder = tmp_path / "cell"
+    local_cell.make(folder, 1)
+    for name in ("cell.toml", "cell.place", "client.json"):
+        (folder / name).unlink()
+    with alone(folder, make=False):
+        pass
+    assert purged(folder) == 0
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize("name", ["cell.db", "client.json", "thesis.txt"])
+def test_no_purge_removes_what_is_no_cell(tmp_path: Path, name: str) -> None:
+    with alone(tmp_path, make=False):
+        (tmp_path / "secret").touch()
+        (tmp_path / name).touch()
+    assert purged(tmp_path) == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"secret", "up.lock", name}
 
 
 def test_an_interrupted_up_goes_on(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from borgish.borglet.runtimes.folders import Record, RunFolder, key_of, name_of
 from borgish.wire.link import Exit
+from tests.deep import deep_folder
 
 RECORD = Record(run=2, boot="b", pid=1, ticks=2, shim=3, shim_ticks=4, at=5.0, groups=[], oom="")
 
@@ -43,3 +44,11 @@ def test_a_run_being_started_comes_before_the_one_before(tmp_path: Path) -> None
     record = RunFolder(tmp_path).record()
     assert record is not None
     assert record.run == 3
+
+
+def test_the_work_of_an_attempt_goes_however_deep_it_is(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "run")
+    with deep_folder(folder.path / "work"):
+        folder.forget(keep_seconds=60.0)
+        assert [path.name for path in folder.path.iterdir()] == ["forgotten"]
+        assert folder.keep_seconds() == 60
