@@ -173,7 +173,6 @@ def _unpack(output: Output, unpacker: "Unpacker") -> None:
             content = archive.extractfile(member) if member.isreg() else None
             output.left = member.size + HEADERS_BYTES_MAX
             unpacker.take(member, content)
-    unpacker.finish()
 
 
 class Unpacker:
@@ -181,7 +180,6 @@ class Unpacker:
 
     def __init__(self, root: int, name: str, new_name: str, copied: Copied) -> None:
         self._root, self._name, self._new_name, self._copied = root, name, new_name, copied
-        self._modes: list[tuple[list[str], int]] = []  # of folders, which get theirs when all is in them
 
     def take(self, member: tarfile.TarInfo, content: IO[bytes] | None) -> None:
         """Write one. Raises OSError and BorgishError."""
@@ -196,8 +194,8 @@ class Unpacker:
         parts = self._parts(member.name)
         if member.isdir():
             self._copied.add_folder()
-            self._modes.append((parts, member.mode & 0o777 | 0o700))
-            os.close(self._folder(parts))
+            # Whoever copies owns it here, and puts in what follows.
+            os.close(self._folder(parts, member.mode & 0o777 | 0o700))
             return
         if not parts:
             raise self._foreign(member.name)
@@ -207,14 +205,6 @@ class Unpacker:
             self._write(member, parts[-1], folder, content)
         finally:
             os.close(folder)
-
-    def finish(self) -> None:
-        """Give the folders their modes. Raises OSError."""
-        for parts, mode in reversed(self._modes):
-            if parts:
-                fd = self._folder(parts)
-                os.fchmod(fd, mode)
-                os.close(fd)
 
     def _write(self, member: tarfile.TarInfo, name: str, folder: int, content: IO[bytes] | None) -> None:
         if member.issym():
@@ -243,12 +233,11 @@ class Unpacker:
     def _write_file(self, member: tarfile.TarInfo, name: str, folder: int, content: IO[bytes]) -> None:
         _remove(name, folder)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-        with open(os.open(name, flags, 0o600, dir_fd=folder), "wb") as file:
+        with open(os.open(name, flags, member.mode & 0o777, dir_fd=folder), "wb") as file:
             for piece in iter(lambda: content.read(CHUNK_BYTES), b""):
                 self._copied.add_bytes(len(piece))
                 file.write(piece)
             file.flush()
-            os.fchmod(file.fileno(), member.mode & 0o777)
             os.utime(file.fileno(), (member.mtime, member.mtime))
 
     def _parts(self, path: str) -> list[str]:
@@ -261,13 +250,13 @@ class Unpacker:
     def _foreign(self, path: str) -> BorgishError:
         return BorgishError(f"The task sent {safe(path)}, which was not asked for", _NOTHING_MORE)
 
-    def _folder(self, parts: list[str]) -> int:
+    def _folder(self, parts: list[str], mode: int = 0o700) -> int:
         """Return a descriptor of a folder, made where it is missing; a link on the way is an error."""
         fd = os.dup(self._root)
-        for part in parts:
+        for number, part in enumerate(parts, 1):
             try:
                 with suppress(FileExistsError):
-                    os.mkdir(part, 0o700, dir_fd=fd)
+                    os.mkdir(part, mode if number == len(parts) else 0o700, dir_fd=fd)
                 below = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=fd)
             finally:
                 os.close(fd)

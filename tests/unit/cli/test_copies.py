@@ -1,6 +1,7 @@
 """What a task sends as a copy is taken for hostile, and written where it was asked for alone."""
 
 import io
+import os
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -86,6 +87,22 @@ def test_a_tree_goes_under_its_name_or_another(tmp_path: Path, capsys: pytest.Ca
     assert heard.out == "copied 5 files, 700B\n"
     fetch(said, tmp_path / "new")
     assert (tmp_path / "new/short").read_bytes() == b"x" * 700
+
+
+def test_modes_are_cut_by_the_umask(tmp_path: Path) -> None:
+    sent = packed(
+        member("./logs", tarfile.DIRTYPE, mode=0o7777),
+        member("./logs/a", mode=0o7777),
+        member("./logs/shut", tarfile.DIRTYPE, mode=0o100),
+        member("./logs/shut/b", mode=0o400),
+    )
+    before = os.umask(0o027)
+    try:
+        fetch(sent, tmp_path)
+    finally:
+        os.umask(before)
+    modes = {name: (tmp_path / name).stat().st_mode & 0o7777 for name in everything(tmp_path)}
+    assert modes == {"logs": 0o750, "logs/a": 0o750, "logs/shut": 0o700, "logs/shut/b": 0o400}
 
 
 @pytest.mark.parametrize(
