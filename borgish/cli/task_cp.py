@@ -27,7 +27,9 @@ from borgish.wire.api_commands import CopyCall
 
 CHUNK_BYTES = 256 * 1024
 HEADERS_BYTES_MAX = 1024 * 1024  # between two files; long names need a few kilobytes
+REST_BYTES_MAX = 16 * 1024 * 1024  # behind an archive: what fills it up, and a line of tar about each file
 FILES_MAX = 1_000_000
+PATH_CHARACTERS_MAX = 4096  # no program can open what has a longer one
 SAID_BYTES_MAX = 16 * 1024
 _NOTHING_MORE = "Nothing more was copied"
 _TASK = re.compile(f"(?:{NAME_PATTERN}/)?{NAME_PATTERN}/[0-9]+", re.ASCII)
@@ -132,7 +134,7 @@ class Output:
         self.left = HEADERS_BYTES_MAX  # so much may be read before it is said that it may go on
 
     def read(self, size: int) -> bytes:
-        """Return up to so many bytes, b"" at the end. Raises TarError for headers without end."""
+        """Return up to so many bytes, b"" at the end. Raises TarError for more than may be read."""
         while not self._rest:
             piece = next(self._pieces, None)
             if piece is None:
@@ -142,15 +144,19 @@ class Output:
         self._end = (self._end + some)[-SAID_BYTES_MAX:]
         self.left -= len(some)
         if self.left < 0:
-            raise tarfile.HeaderError("its headers have no end")
+            raise tarfile.HeaderError("it has no end")
         return some
 
     def drain(self) -> None:
-        """Read to the end."""
-        while True:
-            self.left = HEADERS_BYTES_MAX
-            if not self.read(CHUNK_BYTES):
-                return
+        """Read to the end. Raises BorgishError where there seems to be none."""
+        self.left = REST_BYTES_MAX
+        try:
+            while self.read(CHUNK_BYTES):
+                pass
+        except tarfile.TarError:
+            raise BorgishError(
+                f"The task sent more than {show_bytes(REST_BYTES_MAX)} behind the files", _NOTHING_MORE
+            ) from None
 
     def after_archive(self) -> str:
         """Return what was said after the end of the archive, which is zeros."""
@@ -194,12 +200,12 @@ class Unpacker:
         parts = self._parts(member.name)
         if member.isdir():
             self._copied.add_folder()
-            # Whoever copies owns it here, and puts in what follows.
-            os.close(self._folder(parts, member.mode & 0o777 | 0o700))
-            return
-        if not parts:
+            if not parts:
+                return
+        elif not parts:
             raise self._foreign(member.name)
-        self._copied.add_file()
+        else:
+            self._copied.add_file()
         folder = self._folder(parts[:-1])
         try:
             self._write(member, parts[-1], folder, content)
@@ -207,7 +213,12 @@ class Unpacker:
             os.close(folder)
 
     def _write(self, member: tarfile.TarInfo, name: str, folder: int, content: IO[bytes] | None) -> None:
-        if member.issym():
+        if member.isdir():
+            with suppress(FileExistsError):
+                # Whoever copies owns it here, and puts in what follows.
+                os.mkdir(name, member.mode & 0o777 | 0o700, dir_fd=folder)
+            os.close(_enter(name, folder))
+        elif member.issym():
             if member.linkname.startswith("/") or ".." in member.linkname.split("/"):
                 self._copied.leave_out(
                     member.name, f"a link that leads elsewhere, to {safe(member.linkname)}"
@@ -242,6 +253,10 @@ class Unpacker:
 
     def _parts(self, path: str) -> list[str]:
         """Return where a member goes below the root. Raises BorgishError for one that was not asked for."""
+        if len(path) > PATH_CHARACTERS_MAX:
+            raise BorgishError(
+                f"The task sent a path of more than {PATH_CHARACTERS_MAX} characters", _NOTHING_MORE
+            )
         parts = [part for part in path.split("/") if part not in ("", ".")]
         if ".." in parts or path.startswith("/") or (self._name and parts[:1] != [self._name]):
             raise self._foreign(path)
@@ -250,18 +265,23 @@ class Unpacker:
     def _foreign(self, path: str) -> BorgishError:
         return BorgishError(f"The task sent {safe(path)}, which was not asked for", _NOTHING_MORE)
 
-    def _folder(self, parts: list[str], mode: int = 0o700) -> int:
+    def _folder(self, parts: list[str]) -> int:
         """Return a descriptor of a folder, made where it is missing; a link on the way is an error."""
         fd = os.dup(self._root)
-        for number, part in enumerate(parts, 1):
+        for part in parts:
             try:
                 with suppress(FileExistsError):
-                    os.mkdir(part, mode if number == len(parts) else 0o700, dir_fd=fd)
-                below = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=fd)
+                    os.mkdir(part, 0o700, dir_fd=fd)
+                    self._copied.add_folder()
+                below = _enter(part, fd)
             finally:
                 os.close(fd)
             fd = below
         return fd
+
+
+def _enter(name: str, folder: int) -> int:
+    return os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
 
 
 def _remove(name: str, folder: int) -> None:

@@ -22,10 +22,11 @@ class Task(Client):
 
     def __init__(self, said: bytes, code: int = 0) -> None:
         super().__init__("http://127.0.0.1:1", "token")
-        self._said, self._code = said, code
+        self._said, self._code, self.given = said, code, 0
 
     def stream(self, path: str, params: Params | None = None, body: object = None) -> Iterator[bytes]:
         for at in range(0, len(self._said), 3000):
+            self.given = at
             yield msgspec.json.encode(ExecPiece(self._said[at : at + 3000])) + b"\n"
         yield msgspec.json.encode(ExecPiece(exit_code=self._code)) + b"\n"
 
@@ -170,10 +171,38 @@ def test_a_copy_has_its_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         fetch(
             packed(member("./logs", tarfile.DIRTYPE), member("./logs/a", tarfile.DIRTYPE)), tmp_path / "new"
         )
+    with pytest.raises(BorgishError, match="more than 1 folders"):
+        fetch(packed(member("./logs/" + "d/" * 30 + "a")), tmp_path / "deep")
+    assert len(everything(tmp_path / "deep")) <= 2
+    with pytest.raises(BorgishError, match="a path of more than"):
+        fetch(packed(member("./logs/" + "d/" * 30_000 + "a")), tmp_path / "deeper")
+    assert everything(tmp_path / "deeper") == []
     endless = member("./@LongLink", tarfile.GNUTYPE_LONGNAME)
     endless.size = 2 * HEADERS_BYTES_MAX
     with pytest.raises(BorgishError):
         fetch(endless.tobuf(tarfile.GNU_FORMAT) + b"a" * endless.size, tmp_path)
+
+
+def unknown(size: int) -> bytes:
+    info = member("./logs", b"Z")
+    info.size = size
+    return info.tobuf()
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        pytest.param(packed(member("./logs")), id="an archive"),
+        pytest.param(b"x" * 10240, id="no archive"),
+        pytest.param(unknown(10**9), id="content of what is no file"),
+    ],
+)
+def test_what_follows_an_archive_has_its_bounds(tmp_path: Path, before: bytes) -> None:
+    sent = before + bytes(2 * task_cp.REST_BYTES_MAX)
+    task = Task(sent)
+    with pytest.raises(BorgishError, match="behind"):
+        copy_out(task, "/v1/tasks/ann/web/0", CopyCall("logs"), str(tmp_path), 10**6)
+    assert task.given < task_cp.REST_BYTES_MAX + 2 * HEADERS_BYTES_MAX
 
 
 @pytest.mark.parametrize(
