@@ -32,6 +32,7 @@ FILES_MAX = 1_000_000
 PATH_CHARACTERS_MAX = 4096  # no program can open what has a longer one
 SAID_BYTES_MAX = 16 * 1024
 _NOTHING_MORE = "Nothing more was copied"
+_NO_FILE = "it is no file, folder or link"
 _TASK = re.compile(f"(?:{NAME_PATTERN}/)?{NAME_PATTERN}/[0-9]+", re.ASCII)
 
 
@@ -56,12 +57,12 @@ class Copied:
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
         self.files = self.folders = self.bytes = 0
+        self._left_out = 0
 
     def add_file(self) -> None:
         """Count one more. Raises BorgishError for one too many."""
         self.files += 1
-        if self.files > FILES_MAX:
-            raise BorgishError(f"There are more than {FILES_MAX} files", "Copy them folder by folder")
+        self._expect_few()
 
     def add_folder(self) -> None:
         """Count one more. Raises BorgishError for one too many."""
@@ -76,11 +77,19 @@ class Copied:
             raise BorgishError(f"It is more than {show_bytes(self._bytes_max)}", "--max SIZE allows more")
 
     def leave_out(self, name: str, why: str) -> None:
-        """Say that something is not copied."""
+        """Say that something is not copied. Raises BorgishError for one too many."""
+        self._left_out += 1
+        self._expect_few()
         print_err(f"left out: {safe(name)}: {why}")
 
+    def _expect_few(self) -> None:
+        if self.files + self._left_out > FILES_MAX:
+            raise BorgishError(f"There are more than {FILES_MAX} files", "Copy them folder by folder")
+
     def show(self) -> None:
-        """Say what was copied."""
+        """Say what was copied. Raises BorgishError where nothing was, not even an empty folder."""
+        if not (self.files or self.folders):
+            raise BorgishError("Nothing was copied", "Files, folders and the links between them can be")
         print_out(f"copied {plural(self.files, 'file')}, {show_bytes(self.bytes)}")
 
 
@@ -107,7 +116,7 @@ def copy_out(client: Client, path: str, call: CopyCall, target: str, bytes_max: 
             raise _local_error(error, target) from None
     _expect_success(running.exit_code(), said)
     if said:
-        print_err(safe(said))
+        print_err(said)
     copied.show()
 
 
@@ -198,6 +207,9 @@ class Unpacker:
 
     def _take(self, member: tarfile.TarInfo, content: IO[bytes] | None) -> None:
         parts = self._parts(member.name)
+        if why := _why_not(member):
+            self._copied.leave_out(member.name, why)
+            return
         if member.isdir():
             self._copied.add_folder()
             if not parts:
@@ -219,11 +231,6 @@ class Unpacker:
                 os.mkdir(name, member.mode & 0o777 | 0o700, dir_fd=folder)
             os.close(_enter(name, folder))
         elif member.issym():
-            if member.linkname.startswith("/") or ".." in member.linkname.split("/"):
-                self._copied.leave_out(
-                    member.name, f"a link that leads elsewhere, to {safe(member.linkname)}"
-                )
-                return
             _remove(name, folder)
             os.symlink(member.linkname, name, dir_fd=folder)
         elif member.islnk():
@@ -238,8 +245,6 @@ class Unpacker:
                 os.close(there)
         elif content is not None:
             self._write_file(member, name, folder, content)
-        else:
-            self._copied.leave_out(member.name, "it is no file, folder or link")
 
     def _write_file(self, member: tarfile.TarInfo, name: str, folder: int, content: IO[bytes]) -> None:
         _remove(name, folder)
@@ -280,6 +285,13 @@ class Unpacker:
         return fd
 
 
+def _why_not(member: tarfile.TarInfo) -> str:
+    """Return why a member is not copied; "": it is."""
+    if member.issym() and (member.linkname.startswith("/") or ".." in member.linkname.split("/")):
+        return f"a link that leads elsewhere, to {safe(member.linkname)}"
+    return "" if member.isreg() or member.isdir() or member.issym() or member.islnk() else _NO_FILE
+
+
 def _enter(name: str, folder: int) -> int:
     return os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
 
@@ -312,6 +324,16 @@ def copy_in(client: Client, path: str, call: CopyCall, source: str, bytes_max: i
     packer.copied.show()
 
 
+class _Archive(tarfile.TarFile):
+    def gettarinfo(self, *args: Any, **options: Any) -> tarfile.TarInfo:
+        """Return a member also for a socket, which would be passed over without a word."""
+        found: tarfile.TarInfo | None = super().gettarinfo(*args, **options)
+        if found is None:
+            found = tarfile.TarInfo(args[1])
+            found.type = tarfile.FIFOTYPE
+        return found
+
+
 class Packer:
     """Makes an archive when it is known under which name, in a thread of its own."""
 
@@ -319,6 +341,7 @@ class Packer:
         self._source, self._path, self._into, self.copied = source, path, into, copied
         self._answered = threading.Event()
         self._output = b""
+        self._name = ""  # of what is copied, in the archive
         self._error: OSError | tarfile.TarError | BorgishError | None = None
 
     def hear(self, pieces: Iterable[bytes]) -> None:
@@ -357,20 +380,22 @@ class Packer:
     def _pack(self) -> None:
         own = os.path.basename(os.path.abspath(self._source))
         new = posixpath.basename(self._path)
-        name = own if self._output.startswith(b"folder\n") else new
-        with tarfile.open(
+        self._name = "./" + (own if self._output.startswith(b"folder\n") else new)
+        with _Archive.open(
             fileobj=self._into, mode="w|", format=tarfile.GNU_FORMAT, bufsize=CHUNK_BYTES
         ) as archive:
-            archive.add(os.path.realpath(self._source), f"./{name}", filter=self._prepared)
+            archive.add(os.path.realpath(self._source), self._name, filter=self._prepared)
 
     def _prepared(self, member: tarfile.TarInfo) -> tarfile.TarInfo | None:
         """Return a member without its owner, which is nobody's business; None for what is not copied."""
         if not (member.isreg() or member.isdir() or member.issym() or member.islnk()):
-            self.copied.leave_out(member.name, "it is no file, folder or link")
+            self.copied.leave_out(self._source + member.name.removeprefix(self._name), _NO_FILE)
             return None
         member.uid = member.gid = 0
         member.uname = member.gname = ""
-        if not member.isdir():
+        if member.isdir():
+            self.copied.add_folder()
+        else:
             self.copied.add_file()
             self.copied.add_bytes(member.size)
         return member

@@ -2,9 +2,11 @@
 
 import io
 import os
+import socket
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -12,7 +14,7 @@ import pytest
 from borgish.cli import task_cp
 from borgish.cli.task_cp import HEADERS_BYTES_MAX, Place, copy_in, copy_out, split_place
 from borgish.client import Client, Params
-from borgish.errors import BorgishError, Invalid
+from borgish.errors import BorgishError, Invalid, NotFound
 from borgish.wire.api_commands import CopyCall
 from borgish.wire.link import ExecPiece
 
@@ -29,6 +31,9 @@ class Task(Client):
             self.given = at
             yield msgspec.json.encode(ExecPiece(self._said[at : at + 3000])) + b"\n"
         yield msgspec.json.encode(ExecPiece(exit_code=self._code)) + b"\n"
+
+    def post(self, *_: object, **__: object) -> Any:
+        raise NotFound("it has ended")
 
 
 def member(name: str, kind: bytes = tarfile.REGTYPE, link: str = "", mode: int = 0o644) -> tarfile.TarInfo:
@@ -48,6 +53,10 @@ def packed(*members: tarfile.TarInfo, content: bytes = b"x" * 700) -> bytes:
 
 def fetch(said: bytes, target: Path, code: int = 0, bytes_max: int = 10**6, path: str = "logs") -> None:
     copy_out(Task(said, code), "/v1/tasks/ann/web/0", CopyCall(path), str(target), bytes_max)
+
+
+def send(source: Path) -> None:
+    copy_in(Task(b"name\n"), "/v1/tasks/ann/web/0", CopyCall("a", to_task=True), str(source), 10**6)
 
 
 def everything(folder: Path) -> list[str]:
@@ -85,7 +94,7 @@ def test_a_tree_goes_under_its_name_or_another(tmp_path: Path, capsys: pytest.Ca
     heard = capsys.readouterr()
     assert "away: a link that leads elsewhere" in heard.err
     assert "changed as we read it" in heard.err
-    assert heard.out == "copied 5 files, 700B\n"
+    assert heard.out == "copied 3 files, 700B\n"
     fetch(said, tmp_path / "new")
     assert (tmp_path / "new/short").read_bytes() == b"x" * 700
 
@@ -217,3 +226,41 @@ def test_what_tar_says_is_passed_on(tmp_path: Path, said: bytes, code: int) -> N
 def test_what_is_not_here_is_not_copied(tmp_path: Path) -> None:
     with pytest.raises(Invalid, match="no file or folder"):
         copy_in(Task(b""), "/v1/tasks/ann/web/0", CopyCall("a", to_task=True), str(tmp_path / "a"), 1)
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        pytest.param(packed(member("./logs", tarfile.FIFOTYPE)), "no file, folder or link", id="a fifo"),
+        pytest.param(
+            packed(member("./logs", tarfile.SYMTYPE, "/etc")),
+            "a link that leads elsewhere, to /etc",
+            id="a link",
+        ),
+        pytest.param(packed() + b"tar: ./logs: socket ignored", "socket ignored", id="a socket"),
+    ],
+)
+def test_what_was_asked_for_and_left_out_is_an_error(
+    tmp_path: Path, said: bytes, why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(BorgishError, match="Nothing was copied"):
+        fetch(said, tmp_path)
+    heard = capsys.readouterr()
+    assert why in heard.err
+    assert heard.out == ""
+
+
+def test_into_a_task_what_is_no_file_is_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    os.mkfifo(folder / "fifo")
+    with socket.socket(socket.AF_UNIX) as there:
+        there.bind(str(folder / "sock"))
+    for name in ("fifo", "sock"):
+        with pytest.raises(BorgishError, match="Nothing was copied"):
+            send(folder / name)
+        assert f"{name}: it is no file, folder or link" in capsys.readouterr().err
+    send(folder)
+    heard = capsys.readouterr()
+    assert heard.err.count("left out") == 2
+    assert heard.out == "copied 0 files, 0B\n"
