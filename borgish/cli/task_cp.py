@@ -33,6 +33,11 @@ PATH_CHARACTERS_MAX = 4096  # no program can open what has a longer one
 SAID_BYTES_MAX = 16 * 1024
 _NOTHING_MORE = "Nothing more was copied"
 _NO_FILE = "it is no file, folder or link"
+_REMARK = re.compile(  # of tar, which fails for something else, if there is anything else
+    r": (removing leading .*|(socket|door|unknown file type; file) ignored|.* in the future"
+    r"|file (changed as|removed before) we read it|(exiting with failure|error exit delayed) .*)",
+    re.IGNORECASE,
+)
 _TASK = re.compile(f"(?:{NAME_PATTERN}/)?{NAME_PATTERN}/[0-9]+", re.ASCII)
 
 
@@ -403,7 +408,8 @@ class Packer:
 
 def _expect_success(code: int, said: str, *, always: bool = False) -> None:
     if code or always:
-        why = safe(said.splitlines()[0]) if said else f"it ended with {code}"
+        lines = said.splitlines() or [f"it ended with {code}"]
+        why = safe(next((line for line in lines if not _REMARK.search(line)), lines[0]))
         hint = (
             "It needs sh and tar beside the task" if code in (126, 127) else "It is done as the task's user"
         )

@@ -228,6 +228,20 @@ def test_what_is_not_here_is_not_copied(tmp_path: Path) -> None:
         copy_in(Task(b""), "/v1/tasks/ann/web/0", CopyCall("a", to_task=True), str(tmp_path / "a"), 1)
 
 
+def test_the_reason_is_shown_and_no_remark(tmp_path: Path) -> None:
+    said = (
+        b"tar: Removing leading `/' from member names\n"
+        b"tar: ./d/sock: socket ignored\n"
+        b"tar: ./d/log: file changed as we read it\n"
+        b"tar: ./d/shut: Cannot open: Permission denied\n"
+        b"tar: Exiting with failure status due to previous errors"
+    )
+    with pytest.raises(BorgishError, match=r"it: tar: ./d/shut: Cannot open: Permission denied\. It is"):
+        fetch(packed() + said, tmp_path, 2)
+    with pytest.raises(BorgishError, match=r"it: tar: ./d/sock: socket ignored\. It is"):
+        fetch(packed() + b"tar: ./d/sock: socket ignored\n", tmp_path, 2)
+
+
 @pytest.mark.parametrize(
     ("said", "why"),
     [
