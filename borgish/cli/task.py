@@ -190,6 +190,8 @@ def cp(
     here, there = split_place(source), split_place(target)
     if bool(here.task) == bool(there.task):
         raise typer.BadParameter("one of them has to be in a task, like web/0:logs", param_hint="SRC, DST")
+    if not (here.path and there.path):
+        raise typer.BadParameter("a path is empty; . is the folder that one is in", param_hint="SRC, DST")
     try:
         bytes_max = parse_bytes(largest, low=1)
     except ValueError as error:

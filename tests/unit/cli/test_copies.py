@@ -17,6 +17,7 @@ from borgish.client import Client, Params
 from borgish.errors import BorgishError, Invalid, NotFound
 from borgish.wire.api_commands import CopyCall
 from borgish.wire.link import ExecPiece
+from tests.unit.cli.conftest import Run
 
 
 class Task(Client):
@@ -278,3 +279,11 @@ def test_into_a_task_what_is_no_file_is_left_out(tmp_path: Path, capsys: pytest.
     heard = capsys.readouterr()
     assert heard.err.count("left out") == 2
     assert heard.out == "copied 0 files, 0B\n"
+
+
+@pytest.mark.parametrize(("source", "target"), [("web/0:logs", ""), ("", "web/0:logs")])
+def test_an_empty_path_is_a_mistake(
+    source: str, target: str, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("task", "cp", source, target) == 2
+    assert "a path is empty" in capsys.readouterr().err
