@@ -32,6 +32,7 @@ from borgish.errors import (
     Unreachable,
 )
 from borgish.masters import SENT_ON, Masters, NobodyLeads, NotAnswering, Redirected
+from borgish.vocabulary import NAME_HINT
 
 if TYPE_CHECKING:
     import ssl
@@ -362,8 +363,15 @@ class Client:
 
 
 def quoted(*parts: str | int) -> str:
-    """Return a path under ``/v1`` of these parts, each made safe: ``quoted("jobs", "ann", "web")``."""
-    return "/v1/" + "/".join(quote(str(part), safe="") for part in parts)
+    """Return a path under ``/v1`` of these parts, each made safe: ``quoted("jobs", "ann", "web")``.
+
+    Raises Invalid for a name that would lead elsewhere, also where it is quoted.
+    """
+    names = [str(part) for part in parts]
+    for name in names:
+        if "/" in name or name in ("", ".", ".."):
+            raise Invalid(f"invalid name {name[:63]!r}", NAME_HINT)
+    return "/v1/" + "/".join(quote(name, safe="") for name in names)
 
 
 def _trust(ca: str) -> "ssl.SSLContext":

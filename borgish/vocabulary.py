@@ -283,6 +283,7 @@ LEASE_END_SECONDS = 5.0  # after its lease and its grace a program, and what it 
 # Names users choose: jobs, users, ports, machines, named resources. A DNS label, so that a name
 # can stand in a file name, a label, an address and a metric without quoting.
 NAME_PATTERN = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
+NAME_HINT = "Use at most 63 of a-z, 0-9 and -, which is neither first nor last"
 CHECKPOINT_NAME_PATTERN = r"(?!(all|now)$)[a-z]([a-z0-9-]{0,61}[a-z0-9])?"  # no position, no moment
 TAINT_KEY_PATTERN = r"[A-Za-z_][A-Za-z0-9_./-]{0,62}"  # as attributes of machines
 TAINT_VALUE_PATTERN = r"[A-Za-z0-9][A-Za-z0-9_./-]{0,252}"

@@ -31,7 +31,7 @@ from borgish.cell.access_commands import (
 )
 from borgish.errors import Invalid, NotFound
 from borgish.text import instant
-from borgish.vocabulary import NAME_PATTERN, Band
+from borgish.vocabulary import NAME_HINT, NAME_PATTERN, Band
 from borgish.wire.api import Accepted, Page
 from borgish.wire.api_access import (
     GrantsRequest,
@@ -153,7 +153,7 @@ def _checked(name: str, what: str) -> str:
     if not _NAME.fullmatch(name):
         raise Invalid(
             f"invalid {what} name {name[:63]!r}",
-            "Use at most 63 of a-z, 0-9 and -, which is neither first nor last",
+            NAME_HINT,
         )
     return name
 

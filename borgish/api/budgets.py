@@ -25,7 +25,7 @@ from borgish.errors import Invalid, NotFound
 from borgish.spec.constraints import EXAMPLES, parse_constraint
 from borgish.spec.job import Constraint
 from borgish.spec.shares import Share, parse_share
-from borgish.vocabulary import NAME_PATTERN
+from borgish.vocabulary import NAME_HINT, NAME_PATTERN
 from borgish.wire.api import Accepted, BudgetList, BudgetRequest, BudgetView, FreezeRequest
 
 CONDITIONS_MAX = 16
@@ -72,7 +72,7 @@ async def set_budget(request: ApiRequest, budget: BudgetName) -> Accepted:
     if not _NAME.fullmatch(budget):
         raise Invalid(
             f"invalid budget name {budget[:63]!r}",
-            "Use at most 63 of a-z, 0-9 and -, which is neither first nor last",
+            NAME_HINT,
         )
     if len(asked.where) > CONDITIONS_MAX:
         raise Invalid(f"where: {len(asked.where)} conditions are too many", f"Give at most {CONDITIONS_MAX}")

@@ -24,7 +24,7 @@ from borgish.errors import Invalid, NotFound
 from borgish.resources import QUOTA_MAX, Resources
 from borgish.spec.mistakes import nearest
 from borgish.text import instant_or_none
-from borgish.vocabulary import NAME_PATTERN, Band
+from borgish.vocabulary import NAME_HINT, NAME_PATTERN, Band
 from borgish.wire.api import Accepted, QuotaList, QuotaRequest, QuotaView
 
 NAMES_MAX = 64
@@ -77,7 +77,7 @@ async def set_quota(request: ApiRequest, user: Owner, band: BandName) -> Accepte
     if not _NAME.fullmatch(user):
         raise Invalid(
             f"invalid user name {user[:63]!r}",
-            "Use at most 63 of a-z, 0-9 and -, which is neither first nor last",
+            NAME_HINT,
         )
     limits = _limits(asked)
     now = await request.read(lambda reading: reading.now.wall)

@@ -21,7 +21,7 @@ from borgish.cell.access_commands import (
 from borgish.cell.secrets import live_users_by_secret
 from borgish.errors import Invalid
 from borgish.text import instant
-from borgish.vocabulary import NAME_PATTERN
+from borgish.vocabulary import NAME_HINT, NAME_PATTERN
 from borgish.wire.api import Accepted
 from borgish.wire.api_access import SecretList, SecretRequest, SecretView
 
@@ -67,7 +67,7 @@ async def set_secret(request: ApiRequest, user: Owner, name: SecretName) -> Acce
         if not _NAME.fullmatch(word):
             raise Invalid(
                 f"invalid {what} name {word[:63]!r}",
-                "Use at most 63 of a-z, 0-9 and -, which is neither first nor last",
+                NAME_HINT,
             )
     asked = await request.json_as(SecretRequest)
     sealed = request.services.seal(secret_key(user, name), asked.value)

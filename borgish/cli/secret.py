@@ -58,9 +58,8 @@ def set_secret(
     from borgish.client import quoted
 
     session = session_of(context)
-    value = _read(name, file)
     path = quoted("secrets", user or session.who_asks(), name)
-    say(session.client().post(path, SecretRequest(value), Accepted))
+    say(session.client().post(path, SecretRequest(_read(name, file)), Accepted))
 
 
 def _read(name: str, file: Path | None) -> bytes:

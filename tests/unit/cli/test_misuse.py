@@ -34,6 +34,8 @@ URLS = (
     "http://a b:1",
 )
 
+KINDS = ("jobs", "machines", "crons", "apps", "checkpoints")
+
 
 def command(*arguments: str, **environment: str) -> tuple[list[str], dict[str, str]]:
     env = os.environ | {"PYTHONPATH": str(ROOT)} | environment
@@ -91,6 +93,55 @@ def test_an_empty_argument_is_not_all_tasks(run: Run, master: FakeMaster) -> Non
     master.has(job())
     assert run("job", "restart", "web", "") == 2
     assert not any(asked.method == "POST" for asked in master.asked)
+
+
+@pytest.mark.parametrize("name", ["../x", "a/b/c", "/", ""])
+@pytest.mark.parametrize(
+    "words",
+    [
+        "secret set --file FILE NAME",
+        "secret remove NAME",
+        "user add NAME",
+        "user remove NAME",
+        "user grant NAME production",
+        "group add NAME",
+        "group remove NAME",
+        "group members NAME --add ann",
+        "token revoke NAME",
+        "budget set NAME --where a=b --max-unavailable 1",
+        "budget delete NAME",
+        "budget show NAME",
+        "quota set NAME --band prod --cpu 1 --ram 1GiB",
+        "quota remove NAME --band prod",
+        "machine show NAME",
+        "machine revoke NAME",
+        "machine remove NAME",
+        "cron show NAME",
+        "job show NAME",
+        "job history NAME",
+        "app show NAME",
+        "app remove NAME",
+        "checkpoint show NAME",
+        "why NAME",
+    ],
+)
+def test_a_name_leads_nowhere_else(
+    words: str,
+    name: str,
+    run: Run,
+    master: FakeMaster,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "value").write_text("x")
+    for kind in KINDS:
+        master.answers[f"GET /v1/{kind}"] = {"items": ()}
+    given = {"NAME": name, "FILE": str(tmp_path / "value")}
+    assert run(*(given.get(word, word) for word in words.split())) != 0
+    said = capsys.readouterr().err
+    assert any(word in said for word in ("invalid name", "there is no")), said
+    assert "/v1/" not in said
+    assert {it.path for it in master.asked} <= {"/v1/whoami", *(f"/v1/{kind}" for kind in KINDS)}
 
 
 @pytest.mark.parametrize(

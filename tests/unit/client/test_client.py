@@ -169,7 +169,13 @@ def test_parameters_left_out_are_not_sent() -> None:
 
 
 def test_paths_are_quoted() -> None:
-    assert quoted("jobs", "ann", "a/../b", 3) == "/v1/jobs/ann/a%2F..%2Fb/3"
+    assert quoted("jobs", "ann", "a?b c", 3) == "/v1/jobs/ann/a%3Fb%20c/3"
+
+
+@pytest.mark.parametrize("name", ["../x", "a/b", "/", "", ".", "..", "a/" * 100])
+def test_a_name_is_one_part_of_a_path(name: str) -> None:
+    with pytest.raises(Invalid, match=f"invalid name {name[:63]!r}"):
+        quoted("secrets", "ann", name)
 
 
 def found(folder: Path, client_json: str, token: str | None = "bgt_x\n") -> Client:
