@@ -219,17 +219,20 @@ class Agent:
         """Yield the output of an attempt's program, also of one that was let go and whose output is
         still kept. Raises NotFound when there is none here."""
         known = self._runtime_of(key)
-        some = known is not None
+        some = False
         # Of one that was let go the last run may have written nothing, as it was stopped before it began.
         runs = (previous,) if known or previous else (False, True)
         there = (known,) if known else tuple(self._runtimes.values())
         for runtime, is_earlier in product(there, runs):
             with contextlib.suppress(NotFound):
+                wrote = False
                 async for chunk in runtime.logs(key, previous=is_earlier, follow=follow, tail=tail):
-                    some = True
+                    some, wrote = True, wrote or bool(chunk)
                     yield chunk
-                if some:
+                if wrote or known:
                     return
+        if some:
+            return
         machine = self.core.machine
         if why := next(filter(None, (runtime.removed(key) for runtime in self._runtimes.values())), ""):
             raise NotFound(

@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,6 +11,7 @@ import typer
 from borgish.cli.at_option import AtOption, NowOnly, client_at
 from borgish.cli.problems import last_exit
 from borgish.cli.render import Column, Form, FormOption, fields, plural, show_list, show_one, state_text
+from borgish.cli.screen import print_err
 from borgish.cli.session import noun, session_of
 from borgish.errors import BorgishError
 from borgish.resources import DEVICE_MILLIS, parse_bytes, show_bytes, show_cpu, show_devices
@@ -93,7 +95,11 @@ def logs(
     }
     if incoming:  # which an older borgmaster does not know
         params["incoming"] = 1
-    pass_on(client.stream(f"{_path(client, task)}/logs", params))
+    pieces = client.stream(f"{_path(client, task)}/logs", params)
+    first = next(pieces, b"")
+    if not first:
+        print_err(f"{safe(task)} has written nothing")
+    pass_on(chain((first,), pieces))
 
 
 @app.command()

@@ -106,7 +106,8 @@ class TaskRuntime(Protocol):
         ...
 
     def logs(self, key: str, *, previous: bool, follow: bool, tail: int) -> AsyncIterator[bytes]:
-        """Yield the output of the latest run (or the one before), from its last ``tail`` lines (0: all)."""
+        """Yield the output of the latest run (or the one before), from its last ``tail`` lines (0: all): of
+        one that wrote nothing an empty piece, and nothing where there is none."""
         ...
 
     def removed(self, key: str) -> str:

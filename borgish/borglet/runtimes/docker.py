@@ -215,6 +215,7 @@ class DockerRuntime:
                 "read output",
             ):
                 yield part
+            yield b""
         except NotFound:
             return  # it was just removed
         except APIError as error:

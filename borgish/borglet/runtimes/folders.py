@@ -198,7 +198,7 @@ class RunFolder:
 async def read_log(
     folder: RunFolder, *, previous: bool, follow: bool, tail: int, ended: Callable[[], bool]
 ) -> AsyncIterator[bytes]:
-    """Yield the output of a run, from its last ``tail`` lines (0: all).
+    """Yield the output of a run, from its last ``tail`` lines (0: all), then an empty piece.
 
     With ``follow``, until ``ended`` is true and all was read.
     """
@@ -212,6 +212,9 @@ async def read_log(
                 yield chunk
                 await asyncio.sleep(0)  # a long log must not keep others waiting
             if last:
+                record = folder.record()
+                if record and record.run > int(previous):  # one that writes nothing leaves no file of output
+                    yield b""
                 return
             await asyncio.sleep(POLL_SECONDS)
     finally:

@@ -244,7 +244,7 @@ class ProcessRuntime:
         return usages
 
     def logs(self, key: str, *, previous: bool, follow: bool, tail: int) -> AsyncIterator[bytes]:
-        """Yield the output of the latest run (or the one before), from its last ``tail`` lines (0: all)."""
+        """As in the protocol."""
         state = self.look(key)
         run = state.run if state else 0
 

@@ -329,6 +329,18 @@ class LogContract:
             assert (await text(now), await text(before)) == ("second\n", "first\n")
         await later.runtime.close()
 
+    async def test_a_run_that_wrote_nothing_is_told_from_none(
+        self, runtime_case: RuntimeCase, opened: Watched
+    ) -> None:
+        spec = runtime_case.spec(Program(runs_seconds=0))
+        await opened.runtime.start(spec, 1)
+        await opened.end_of(spec.key)
+        for _ in range(2):
+            now = opened.runtime.logs(spec.key, previous=False, follow=False, tail=0)
+            before = opened.runtime.logs(spec.key, previous=True, follow=False, tail=0)
+            assert ([piece async for piece in now], [piece async for piece in before]) == ([b""], [])
+            await opened.runtime.forget(spec.key)
+
     async def test_logs_of_nothing_are_empty(self, opened: Watched) -> None:
         logs = opened.runtime.logs("ann/web/9@1", previous=False, follow=True, tail=0)
         assert await text(logs) == ""

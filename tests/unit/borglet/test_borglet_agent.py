@@ -357,6 +357,18 @@ async def test_exec_and_logs_are_for_what_is_here(bench: Bench) -> None:
         await anext(bench.agent.logs("ann/web/9@9", previous=False, follow=False, tail=0))
 
 
+@pytest.mark.parametrize("earlier", [b"before\n", b""])
+async def test_output_of_what_was_let_go_is_that_of_its_last_run_that_wrote(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, earlier: bytes
+) -> None:
+    async def logs(_key: str, *, previous: bool, **_: object) -> AsyncIterator[bytes]:
+        yield earlier if previous else b""
+
+    monkeypatch.setattr(bench.runtime, "logs", logs)
+    found = bench.agent.logs("ann/web/9@9", previous=False, follow=False, tail=0)
+    assert b"".join([chunk async for chunk in found]) == earlier
+
+
 async def test_output_that_was_removed_is_reported_with_the_reason(bench: Bench) -> None:
     bench.runtime.gone["ann/web/9@9"] = "it ended more than 24h ago"
     with pytest.raises(

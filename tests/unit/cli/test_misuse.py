@@ -167,6 +167,15 @@ def test_options_of_exec_go_before_or_after_the_task(
     assert json.loads(master.asked[-1].body) == {"run": ["ls", "-l", "--timeout"], "timeout_seconds": 5.0}
 
 
+def test_a_program_that_wrote_nothing(
+    run: Run, master: FakeMaster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    master.has(job())
+    master.answers["GET /v1/tasks/ann/web/0/logs"] = b""
+    assert run("task", "logs", "web/0") == 0
+    assert capsys.readouterr() == ("", "web/0 has written nothing\n")
+
+
 def test_more_lines_than_a_machine_gives(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("task", "logs", "web/0", "--tail", "100001") == 2
     assert "100000" in capsys.readouterr().err
