@@ -74,9 +74,10 @@ class SecretFolders:
         for kind, wanted in _wanted(spec):
             for name, secret in wanted.items():
                 if not (self._base / name_of(spec.key) / kind / name).exists():
-                    return f"waits for the secret {secret} of {spec.user}: see `borgctl secret list`" + (
-                        "; one with a NUL byte is for secret_files" if kind == ENV else ""
-                    )
+                    return (
+                        f"waits for the secret {secret} of {spec.user}: "
+                        f"`borgctl secret set {secret} --user {spec.user}` makes it"
+                    ) + ("; one with a NUL byte is for secret_files" if kind == ENV else "")
         return ""
 
     def place(self, spec: AttemptSpec) -> Place:

@@ -37,7 +37,8 @@ def folders(tmp_path: Path) -> SecretFolders:
 
 def test_what_is_brought_is_there_and_its_task_waits_no_more(folders: SecretFolders) -> None:
     spec = using()
-    assert "waits for the secret db of ann" in folders.lacking([spec])[spec.key]
+    waits = "waits for the secret db of ann: `borgctl secret set db --user ann` makes it"
+    assert waits in folders.lacking([spec])[spec.key]
     holding(folders, spec)
     assert folders.lacking([spec]) == {}
     place = folders.place(spec)
