@@ -89,6 +89,16 @@ async def test_a_root_of_its_own(watched: Watched, roots: Path) -> None:
     assert (beside.decode().split(), code) == ([*lines[:6], "/work"], 0)
 
 
+@as_root
+async def test_what_it_can_write_to_sets_no_user_and_has_no_devices(watched: Watched) -> None:
+    needs(watched, "read_only")
+    spec = shell("cat /proc/self/mounts; pwd")
+    *mounts, home = await said(watched, spec)
+    options = {place: set(options.split(",")) for _, place, _, options, *_ in map(str.split, mounts)}
+    for place in ("/tmp", "/var/tmp", "/dev/shm", home):
+        assert {"rw", "nosuid", "nodev"} <= options[place], place
+
+
 async def test_a_root_that_the_machine_does_not_allow(watched: Watched, roots: Path) -> None:
     for root, words in (("/usr", "does not let tasks have /usr"), (str(roots / "none"), "no folder")):
         with pytest.raises(StartFailed, match=words) as caught:

@@ -64,16 +64,19 @@ def make_view(inside: Request) -> None:
 
 def _narrow(inside: Request, work: int, tmp: list[int], secrets: int) -> None:
     """Narrow the machine's own file system, which is read-only by now."""
+    own = [inside["home"]]
     for folder, tree in zip(("/tmp", "/var/tmp"), tmp, strict=True):  # noqa: S108 - they become private ones
         if os.path.isdir(folder):
             attach(tree, folder)
+            own.append(folder)
     if os.path.isdir("/dev/shm"):  # noqa: S108 - as above
         _mount_shm("/dev/shm", inside, secrets)  # noqa: S108
     hidden = [path for path in _outermost(inside["hide"] + _closed(inside)) if _hide(path)]
     os.makedirs(inside["home"], exist_ok=True)
     attach(work, inside["home"])
     if inside["read_only"]:
-        set_mount(inside["home"], NO_SET_UID | NO_DEVICES, all_below=True)
+        for place in own:
+            set_mount(place, NO_SET_UID | NO_DEVICES, all_below=True)
         for path in hidden:
             set_mount(path, READ_ONLY)
 
