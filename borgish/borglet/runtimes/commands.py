@@ -22,6 +22,7 @@ from borgish.wire.link import StdinReply, Terminal
 OUTPUT_BYTES_MAX = 1024**2
 NOT_STARTED = 127
 TIMED_OUT = 124  # as timeout(1) has it
+REST_SECONDS = 2.0  # for the last output of what was killed; a borgmaster waits 5 s beyond the time limit
 
 
 async def run_beside(
@@ -34,9 +35,9 @@ async def run_beside(
 ) -> tuple[bytes, int, bool]:
     """Run a command; return its output (both streams), exit code (128 + n for a signal), whether it was cut.
 
-    When the time is over, it and all it started are killed, and the code is 124. With ``write`` all output
-    goes there, and none is returned. Raises Invalid where there is no command, and Unreachable when the
-    zygote does not answer.
+    When the time is over, it and all it started are killed, and the code is 124; so it is when its output has
+    not come to an end by then. With ``write`` all output goes there, and none is returned. Raises Invalid
+    where there is no command, and Unreachable when the zygote does not answer or the shim was killed.
     """
     if not command["argv"]:
         raise Invalid("no command to run", "name one after the task")
@@ -106,9 +107,12 @@ async def _attend(
         raise Unreachable("the command was killed before it began", "try again")
     if "error" in begun:
         return await _refused(name, begun, write)
-    reading = asyncio.create_task(_pass_on(output, write) if write else _read_bounded(output))
+    kept = _Kept()
+    reading = asyncio.create_task(_pass_on(output, write or kept.write))
+    loop = asyncio.get_running_loop()
+    until = loop.time() + timeout_seconds
     try:
-        async with asyncio.timeout(timeout_seconds):
+        async with asyncio.timeout_at(until):
             ended = await answer.next()
     except TimeoutError:
         ended = {"code": TIMED_OUT}
@@ -117,11 +121,34 @@ async def _attend(
         raise
     finally:
         signal_process(begun["pid"], begun["ticks"], signal.SIGKILL)  # its shim kills what it started
-    kept, cut = await reading
-    if ended and "error" in ended:
+    rest_until = loop.time() + REST_SECONDS
+    try:
+        async with asyncio.timeout_at(max(until, rest_until) if ended else rest_until):
+            await reading
+    except TimeoutError:
+        if ended:
+            ended = {"code": TIMED_OUT}
+    if ended is None:
+        raise Unreachable(
+            "what watched the command was killed, so nobody knows how it ended",
+            "see with ps whether what it started still runs, and end that",
+        )
+    if "error" in ended:
         return await _refused(name, ended, write)
-    code = int(ended["code"]) if ended else NOT_STARTED
-    return kept, code if code >= 0 else 128 - code, cut
+    code = int(ended["code"])
+    return bytes(kept.output), code if code >= 0 else 128 - code, kept.cut
+
+
+class _Kept:
+    """The beginning of an output. The rest is read, too: a command must not wait for what nobody will see."""
+
+    def __init__(self) -> None:
+        self.output, self.cut = bytearray(), False
+
+    async def write(self, data: bytes) -> None:
+        room = OUTPUT_BYTES_MAX - len(self.output)
+        self.cut = self.cut or len(data) > room
+        self.output += data[:room]
 
 
 async def _read_output(fd: int) -> bytes:
@@ -134,21 +161,10 @@ async def _read_output(fd: int) -> bytes:
         return b""
 
 
-async def _read_bounded(output: int) -> tuple[bytes, bool]:
-    """Read to the end, keep the beginning; a command must not wait for what nobody will see."""
-    kept, cut = bytearray(), False
-    while data := await _read_output(output):
-        room = OUTPUT_BYTES_MAX - len(kept)
-        cut = cut or len(data) > room
-        kept += data[:room]
-    return bytes(kept), cut
-
-
-async def _pass_on(output: int, write: Write) -> tuple[bytes, bool]:
+async def _pass_on(output: int, write: Write) -> None:
     """Read to the end, as fast as it is taken."""
     while data := await _read_output(output):
         await write(data)
-    return b"", False
 
 
 async def _feed(pipe: FileIO, stdin: Input, last: bytes) -> None:

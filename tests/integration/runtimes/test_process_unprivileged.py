@@ -26,6 +26,7 @@ import encodings.idna, multiprocessing.util, subprocess, concurrent.futures.thre
 from borgish.borglet.runtimes.confinement import ConfineRules
 from borgish.borglet.runtimes.process import ProcessRuntime
 from borgish.borglet.runtimes.zygote import zygote_text
+from borgish.errors import Unreachable
 from borgish.vocabulary import Runtime
 from borgish.wire.link import Terminal
 from tests.contract.runtime.suite import Watched, attempt_spec, text
@@ -55,18 +56,26 @@ async def main():
     beside, code, _ = await runtime.exec(spec.key, ("sh", "-c", LOOK), 60)
     look = ("sh", "-c", "stty size; tty -s < /dev/tty && echo own")
     assert (await runtime.exec(spec.key, look, 60, terminal=Terminal(30, 100)))[0] == b"30 100\\r\\nown\\r\\n"
+    leave = "" if forbidden else "setsid sleep 600 & sleep 0.2;"
+    kill = ("sh", "-c", f"{leave} kill -9 $PPID; while :; do :; done")
+    try:
+        _, killed, _ = await runtime.exec(spec.key, kill, 60)
+    except Unreachable as error:
+        killed = error.message
     await runtime.kill(spec.key)
     ended = await watched.end_of(spec.key)
     said = await text(runtime.logs(spec.key, previous=False, follow=False, tail=0))
     await runtime.close()
-    print(json.dumps([runtime.measures(), said.splitlines(), beside.decode().splitlines(), ended.signal]))
+    lines = said.splitlines(), beside.decode().splitlines()
+    print(json.dumps([runtime.measures(), *lines, killed, ended.signal]))
 
 asyncio.run(main())
 """
 
 
-def play(folder: Path, *, forbidden: bool = False) -> tuple[dict[str, str], list[str], list[str], Any]:
-    """Return what holds for a borglet without rights, and what a program and a command beside it said."""
+def play(folder: Path, *, forbidden: bool = False) -> tuple[dict[str, str], list[str], list[str], Any, Any]:
+    """Return what holds for a borglet without rights, what a program and a command beside it said, and how a
+    command ended that killed who had started it, and the program."""
     uid = NOBODY if os.geteuid() == 0 else 0
     if uid:
         os.chown(folder, uid, uid)
@@ -75,8 +84,8 @@ def play(folder: Path, *, forbidden: bool = False) -> tuple[dict[str, str], list
         [sys.executable, "-c", PLAY, *words], capture_output=True, text=True, cwd=Path(__file__).parents[3]
     )
     assert done.returncode == 0, done.stderr
-    measures, said, beside, ended = json.loads(done.stdout)
-    return measures, said, beside, ended
+    measures, said, beside, killed, ended = json.loads(done.stdout)
+    return measures, said, beside, killed, ended
 
 
 @pytest.fixture
@@ -87,7 +96,7 @@ def folder() -> Iterator[Path]:
 
 
 def test_what_user_namespaces_allow(folder: Path) -> None:
-    measures, said, beside, ended = play(folder)
+    measures, said, beside, killed, ended = play(folder)
     if (why := measures["namespaces"]) != HELD:
         pytest.skip(f"no user namespaces here: {why}")
     assert "not root" in measures["uid"]
@@ -99,14 +108,16 @@ def test_what_user_namespaces_allow(folder: Path) -> None:
         assert "canary" not in "".join(lines)
         assert "own" in lines
         assert "Read-only" in lines[-1] or "denied" in lines[-1]
+    assert killed == 128 + 9, "what it left held its output open to the end of its time"
     assert ended == 9
 
 
 def test_where_they_are_forbidden_programs_run_all_the_same(folder: Path) -> None:
-    measures, said, beside, ended = play(folder, forbidden=True)
+    measures, said, beside, killed, ended = play(folder, forbidden=True)
     for lines in (said, beside):
         status = dict(line.split(":\t", 1) for line in lines if ":\t" in line)
         assert status["CapEff"] == "0" * 16
         assert status["NoNewPrivs"] == "1"
         assert status["Seccomp"] == ("2" if measures["syscalls"] == HELD else "0")
+    assert "what watched the command was killed" in killed
     assert ended == 9

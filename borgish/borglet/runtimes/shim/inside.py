@@ -38,6 +38,7 @@ from borgish.borglet.runtimes.shim.kernel import (
     CLONE_NEWNET,
     CLONE_NEWPID,
     CLONE_NEWUSER,
+    CLONE_NEWUTS,
     bound_capabilities,
     control,
     drop_capabilities,
@@ -167,15 +168,17 @@ def enter(inside: Request, init: int, outputs: tuple[int, ...]) -> None:
     restrict(inside, outputs)
 
 
-def enter_processes(inside: Request, init: list[int]) -> int:
-    """Let what this process forks from now on be among the processes of a run. Return the descriptor of its
-    init. Raises Trouble."""
+def enter_processes(inside: Request, init: list[int]) -> tuple[Request, int]:
+    """Let what this process forks from now on be among the processes of a run, in a UTS namespace of its own:
+    what is confined cannot leave that, and is known by it. Return what is left to ``enter``: a confinement,
+    and the descriptor of the run's init. Raises Trouble."""
     with stage("confine.namespaces"):
         fd = _open(init)
         if inside["user_namespace"]:
             setns(fd, CLONE_NEWUSER)
-        setns(fd, CLONE_NEWPID)
-    return fd
+        setns(fd, CLONE_NEWPID | CLONE_NEWUTS)
+        unshare(CLONE_NEWUTS)
+    return inside | {"namespaces": inside["namespaces"] & ~CLONE_NEWUTS}, fd
 
 
 def restrict(inside: Request, outputs: tuple[int, ...]) -> None:

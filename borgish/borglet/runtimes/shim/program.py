@@ -8,7 +8,7 @@ import resource
 import signal
 import termios
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from borgish.borglet.runtimes.shim.basics import (
@@ -54,7 +54,7 @@ def be_limited(request: Request) -> None:
         write_file("/proc/self/oom_score_adj", str(request["oom_score_adj"]))
 
 
-def prepare(request: Request, output: int, stdin: int, init: Init | None) -> None:
+def prepare(request: Request, output: int, stdin: int, init: Init | None, beside: int) -> None:
     """Be all that the program is to be, up to its first instruction. Raises Trouble."""
     os.setsid()
     be_limited(request)
@@ -71,7 +71,7 @@ def prepare(request: Request, output: int, stdin: int, init: Init | None) -> Non
     if init:
         init.wait()
     if request["inside"]:
-        enter(request["inside"], init.fd if init else -1, (1,))
+        enter(request["inside"], init.fd if init else beside, (1,))
     else:
         prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     with stage("workdir"):
@@ -94,15 +94,17 @@ def launch(
     output: int,
     before: Callable[[int, Init | None], None],
     stdin: int = -1,
+    beside: int = -1,
 ) -> tuple[int, Init | None]:
     """Start the program and return its pid, and the init that is beside it if it has one.
 
     ``before`` is called with both before the program may act: a program whose record could not be written
-    never begins. Without ``stdin`` it reads nothing. Raises Trouble.
+    never begins. Without ``stdin`` it reads nothing. ``beside``: the descriptor of the init of the run among
+    whose processes it is to be, from ``enter_processes``. Raises Trouble.
     """
     inside = request["inside"]
     init = None
-    if inside and inside["namespaces"]:
+    if inside and inside["namespaces"] and beside < 0:
         init = Init(inside, dies_with_shim=bool(request.get("lease")))
     go_read, go_write = os.pipe()
     error_read, error_write = os.pipe()
@@ -110,7 +112,7 @@ def launch(
         pid = os.fork()
     if pid == 0:
         os.close(go_write)
-        wait_and_become(request, output, stdin, init, go_read, error_write)
+        wait_and_become(request, output, stdin, init, beside, go_read, error_write)
     os.close(error_write)
     try:
         with stage("folder"):
@@ -131,12 +133,12 @@ def launch(
 
 
 def wait_and_become(
-    request: Request, output: int, stdin: int, init: Init | None, go: int, failure: int
+    request: Request, output: int, stdin: int, init: Init | None, beside: int, go: int, failure: int
 ) -> None:
     """Live as the program's process up to its first instruction."""
     try:
         request = with_secret_env(request)
-        prepare(request, output, stdin, init)
+        prepare(request, output, stdin, init, beside)
         if not os.read(go, 1) or request.get("probe"):
             return  # its shim is gone; or this was only to see whether it can be prepared
         with stage("command"):
@@ -173,6 +175,16 @@ def reap(pid: int) -> tuple[int | None, bool]:
             status = code
 
 
+def rounds(seconds_max: float) -> Iterator[None]:
+    """Yield for each round of killing: what resists may do so for long, and is tried ever less often."""
+    until = time.clock_gettime(time.CLOCK_MONOTONIC) + seconds_max
+    pause = SWEEP_PAUSE_SECONDS
+    while time.clock_gettime(time.CLOCK_MONOTONIC) < until:
+        yield
+        time.sleep(pause)
+        pause = min(1.1 * pause, SWEEP_PAUSE_SECONDS_MAX)
+
+
 def sweep_children(
     groups: list[Any], init: list[int] | None = None, seconds_max: float = SWEEP_SECONDS_MAX
 ) -> None:
@@ -180,22 +192,42 @@ def sweep_children(
     they end: no child left, nothing left."""
     end_init(init)
     me = str(os.getpid())
-    until = time.clock_gettime(time.CLOCK_MONOTONIC) + seconds_max
-    pause = SWEEP_PAUSE_SECONDS
-    while reap(0)[1] and time.clock_gettime(time.CLOCK_MONOTONIC) < until:
+    for _ in rounds(seconds_max):
+        if not reap(0)[1]:
+            return
         kill_groups(groups)
         send(stray_processes(lambda fields: fields[1] == me), signal.SIGKILL)
-        time.sleep(pause)
-        pause = min(1.1 * pause, SWEEP_PAUSE_SECONDS_MAX)  # what resists may do so for long
+
+
+def sweep_namespace() -> None:
+    """Kill what is in our UTS namespace: a command beside a task, and what it started, whose orphans become
+    children of the task's init as those of the task do."""
+    me, ours = str(os.getpid()), os.readlink("/proc/self/ns/uts")
+    for _ in rounds(SWEEP_SECONDS_MAX):
+        found = False
+        # Each at once: what it forks before that has a higher number, and comes later in the same round.
+        for entry in os.scandir("/proc"):
+            if entry.name.isdigit() and entry.name != me and is_in(ours, entry.path):
+                send([int(entry.name)], signal.SIGKILL)
+                found = True
+        if not found:
+            return
+
+
+def is_in(namespace: str, process: str) -> bool:
+    """Tell whether a process, by its folder in /proc, is in a UTS namespace."""
+    with contextlib.suppress(OSError):
+        for thread in os.scandir(f"{process}/task"):
+            with contextlib.suppress(OSError):  # this one has ended, and others may have outlived it
+                return os.readlink(f"{thread.path}/ns/uts") == namespace
+    return False
 
 
 def sweep_session(record: Request, seconds_max: float = SWEEP_SECONDS_MAX) -> None:
     """Kill what a program left that was not our child: its init, its groups and its session."""
     groups, leader = record["groups"], record["pid"]
     end_init(record.get("init"))
-    until = time.clock_gettime(time.CLOCK_MONOTONIC) + seconds_max
-    pause = SWEEP_PAUSE_SECONDS
-    while time.clock_gettime(time.CLOCK_MONOTONIC) < until:
+    for _ in rounds(seconds_max):
         kill_groups(groups)
         reused = start_ticks(leader) not in (
             0,
@@ -205,5 +237,3 @@ def sweep_session(record: Request, seconds_max: float = SWEEP_SECONDS_MAX) -> No
         send(left, signal.SIGKILL)
         if not left and not group_pids(groups):
             return
-        time.sleep(pause)
-        pause = min(1.1 * pause, SWEEP_PAUSE_SECONDS_MAX)

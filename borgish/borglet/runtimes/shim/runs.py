@@ -8,38 +8,33 @@ import math
 import os
 import select
 import signal
-from collections.abc import Callable
 
 from borgish.borglet.runtimes.shim.basics import (
     CHUNK_BYTES,
-    PR_SET_CHILD_SUBREAPER,
     PRIVATE,
     Request,
     Trouble,
     keep_room,
     make_folder,
-    prctl,
     read_json,
     replace_json,
     reply,
     stage,
     start_ticks,
-    stray_processes,
     wall_seconds,
     write_padded,
 )
 from borgish.borglet.runtimes.shim.groups import make_groups, oom_kills, remove_groups
-from borgish.borglet.runtimes.shim.inside import Init, enter, enter_processes
+from borgish.borglet.runtimes.shim.inside import Init, enter_processes
 from borgish.borglet.runtimes.shim.lease import LOOK_SECONDS, Lease, boot_seconds, read_lease
 from borgish.borglet.runtimes.shim.output import Log, begin_files
 from borgish.borglet.runtimes.shim.program import (
     SWEEP_SECONDS_MAX,
-    be_limited,
     launch,
     reap,
     sweep_children,
+    sweep_namespace,
     sweep_session,
-    with_secret_env,
 )
 
 FOLDERS = ("work", "tmp")
@@ -223,67 +218,15 @@ def execute(request: Request, answer: int, output: int, stdin: int = -1) -> None
     """Run a command beside a task: its pid first, then how it ended, each a line of the answer."""
     os.chdir("/")
     inside = request["inside"]
-    if inside is None or not inside["namespaces"]:
-        attend_command(request, answer, output, stdin, identity_of)
-        return
-    # The command's orphans become children of the nearest who collects them among the task's processes. For
-    # them to end with it, that must be one of ours: a keeper, as confined as what it keeps.
-    init = enter_processes(inside, request["init"])
-    asks_read, asks_write = os.pipe()
-    says_read, says_write = os.pipe()
-    with stage("fork"):
-        keeper = os.fork()
-    if keeper == 0:
-        os.close(asks_read)
-        os.close(says_write)
-        keep_command(request, answer, output, stdin, init, asks_write, says_read)
-    for fd in (output, stdin, asks_write, says_read):
-        if fd >= 0:
-            os.close(fd)
-    if os.read(asks_read, 1):
-        here = stray_processes(lambda fields: fields[1] == str(keeper))
-        os.write(says_write, json.dumps(identity_of(here[0] if here else 0)).encode())
-    os.waitpid(keeper, 0)
-
-
-def identity_of(pid: int) -> Request:
-    """Return by which a process is known."""
-    return {"pid": pid, "ticks": start_ticks(pid)}
-
-
-def keep_command(
-    request: Request, answer: int, output: int, stdin: int, init: int, asks: int, says: int
-) -> None:
-    """Be the keeper of a command among a task's processes. Returns never."""
-    try:
-        os.dup2(0, 2)
-        prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-        be_limited(request)
-        request = with_secret_env(request)
-        enter(request["inside"], init, (output,))
-
-        def outside(_pid: int) -> Request:
-            os.write(asks, b"?")
-            return dict(json.loads(os.read(says, CHUNK_BYTES)))
-
-        rest: Request = {"inside": None, "groups": [], "rlimits": []}
-        attend_command(request | rest, answer, output, stdin, outside)
-    except Trouble as trouble:
-        reply(answer, trouble.answer)
-    finally:
-        os._exit(0)
-
-
-def attend_command(
-    request: Request, answer: int, output: int, stdin: int, identity: Callable[[int], Request]
-) -> None:
-    """Run a command to its end. ``identity`` tells who a process is to the machine."""
+    beside = -1
+    if inside and inside["namespaces"]:
+        inside, beside = enter_processes(inside, request["init"])
     wake = wake_on_child()
 
     def before(pid: int, _init: Init | None) -> None:
-        reply(answer, identity(pid))
+        reply(answer, {"pid": pid, "ticks": start_ticks(pid)})
 
-    pid, _ = launch(request, output, before, stdin)
+    pid, _ = launch(request | {"inside": inside}, output, before, stdin, beside)
     os.close(output)
     if stdin >= 0:
         os.close(stdin)  # or whoever writes would not notice that the command has closed it
@@ -294,10 +237,12 @@ def attend_command(
     while status is None and all(fd == wake for fd, _ in poll.poll()):
         os.read(wake, CHUNK_BYTES)
         status, _ = reap(pid)
-    sweep_children([])
-    if status is None:
-        return
-    reply(answer, {"code": os.waitstatus_to_exitcode(status)})
+    if beside < 0:
+        sweep_children([])
+    else:
+        sweep_namespace()
+    if status is not None:
+        reply(answer, {"code": os.waitstatus_to_exitcode(status)})
 
 
 def probe(request: Request, answer: int) -> None:
