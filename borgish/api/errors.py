@@ -21,6 +21,7 @@ from borgish.wire.api import Problem
 
 PROBLEM = "application/problem+json"
 PATH_SHOWN = 200  # characters of it in an error
+TOO_LARGE = "too_large"  # the key in a route's ``opt``: what to say of a body over its limit, and the way out
 _log = logging.getLogger(__name__)
 
 _FRAMEWORK_WORDS = {
@@ -66,8 +67,11 @@ def on_framework_error(request: Request[Any, Any, Any], error: HTTPException) ->
     mistakes = _mistakes(request, error.extra)
     if mistakes and not hint:
         hint = "GET /v1/openapi.json lists what it takes"
-    limit = getattr(request.scope.get("route_handler"), "request_max_body_size", None)
+    handler = request.scope.get("route_handler")
+    limit = getattr(handler, "request_max_body_size", None)
     limit = limit if isinstance(limit, int) else JSON_BYTES_MAX
+    if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE and handler:
+        words, hint = handler.opt.get(TOO_LARGE, (words, hint))
     problem = Problem(
         title=HTTPStatus(status).phrase,
         status=status,

@@ -13,6 +13,7 @@ from litestar.response import Stream
 
 from borgish.api.auth import POLICY, Policy
 from borgish.api.copying import copy_command
+from borgish.api.errors import TOO_LARGE
 from borgish.api.middleware import LASTS
 from borgish.api.openapi import CONSUMES, PRODUCES
 from borgish.api.parameters import (
@@ -39,6 +40,8 @@ from borgish.wire.link import ExecReply, StdinReply, Terminal
 COMMAND_SECONDS_MAX = 86_400.0
 EXEC_WORDS_MAX = 1000
 EXEC_BYTES_MAX = 256 * 1024  # two words of the longest that Linux gives to a program
+LONG_HINT = "Put what is long into a file, bring that by `borgctl task cp`, and let the command read it"
+LONGER = ("the command is larger than {limit} bytes", LONG_HINT)
 STDIN_PIECE_BYTES_MAX = 1024 * 1024  # a borglet takes as much
 TERMINAL_SIDE_MAX = 10_000
 PATH_CHARACTERS_MAX = 4096
@@ -47,7 +50,7 @@ _TERMINAL_KIND = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}", re.ASCII)
 
 @post(
     "/v1/tasks/{user:str}/{name:str}/{index:int}/exec",
-    opt={POLICY: Policy.OWN, CONSUMES: ExecCall},
+    opt={POLICY: Policy.OWN, CONSUMES: ExecCall, TOO_LARGE: LONGER},
     status_code=200,
     request_max_body_size=EXEC_BYTES_MAX,
 )
@@ -60,7 +63,12 @@ async def exec_beside_task(request: ApiRequest, user: Owner, name: JobName, inde
 
 @post(
     "/v1/tasks/{user:str}/{name:str}/{index:int}/exec/stream",
-    opt={POLICY: Policy.OWN, CONSUMES: ExecCall, PRODUCES: {"application/x-ndjson": {}}},
+    opt={
+        POLICY: Policy.OWN,
+        CONSUMES: ExecCall,
+        PRODUCES: {"application/x-ndjson": {}},
+        TOO_LARGE: LONGER,
+    },
     status_code=200,
     request_max_body_size=EXEC_BYTES_MAX,
 )
@@ -163,8 +171,10 @@ async def _open_task(request: ApiRequest, user: str, name: str, index: int, acti
 async def _exec_call(request: ApiRequest, session: str) -> ExecCall:
     request.scope["state"][LASTS] = True
     call = await request.json_as(ExecCall)
-    if not call.run or len(call.run) > EXEC_WORDS_MAX:
-        raise Invalid(f"run needs 1 to {EXEC_WORDS_MAX} words", 'Write it like {"run": ["ls", "-l"]}')
+    if not call.run:
+        raise Invalid("run names no command", 'Write it like {"run": ["ls", "-l"]}')
+    if len(call.run) > EXEC_WORDS_MAX:
+        raise Invalid(f"a command has at most {EXEC_WORDS_MAX} words, this one {len(call.run)}", LONG_HINT)
     if not call.run[0] or any("\0" in word for word in call.run):
         raise Invalid("run must name a program and contain no NUL", "No program can be given a NUL")
     if call.terminal:

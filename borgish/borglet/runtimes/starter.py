@@ -237,6 +237,11 @@ def _no_command(name: str, code: int, text: str) -> StartFailed:
         )
     elif code == errno.EACCES:
         message, hint = f"'{name}' may not be executed", "see its mode and that of its folders"
+    elif code == errno.E2BIG:
+        message, hint = (
+            f"'{name}' is given more than Linux lets a program have",
+            "put what is long into a file",
+        )
     elif code == errno.ENOEXEC:
         message, hint = f"'{name}' is no program for this machine", "see its architecture; a script needs #!"
     else:

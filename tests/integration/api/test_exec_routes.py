@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from borgish.client import Client, Params, quoted
-from borgish.errors import Forbidden, Invalid, NotFound, Unreachable
+from borgish.errors import Forbidden, Invalid, NotFound, Refused, Unreachable
 from borgish.wire.api_commands import CopyCall, ExecCall, TerminalCall
 from borgish.wire.link import ExecPiece, ExecReply, StdinReply, Terminal
 from tests.integration.api.fakes import RunningApi
@@ -48,6 +48,22 @@ def test_input_is_passed_on(admin: Client, api: RunningApi) -> None:
 def test_exec_out_of_bounds_is_refused(admin: Client, call: ExecCall) -> None:
     with pytest.raises(Invalid):
         admin.post(quoted("tasks", "ann", "web", 0, "exec"), call, ExecReply)
+
+
+@pytest.mark.parametrize("route", ["exec", "exec/stream"])
+@pytest.mark.parametrize(
+    ("call", "limit"),
+    [
+        (ExecCall(("x",) * 1001), "1000 words"),
+        (ExecCall(("x" * 2**18,)), "the command is larger than 262144 bytes"),
+    ],
+)
+def test_a_command_that_is_too_long_is_told_the_way_out(
+    admin: Client, call: ExecCall, limit: str, route: str
+) -> None:
+    with pytest.raises(Refused, match=limit) as refused:
+        admin.post(f"{quoted('tasks', 'ann', 'web', 0)}/{route}", call, ExecReply)
+    assert "task cp" in refused.value.hint
 
 
 def test_a_terminal_and_a_silence_are_passed_on(admin: Client, api: RunningApi) -> None:

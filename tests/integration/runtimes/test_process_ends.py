@@ -137,6 +137,15 @@ async def test_a_command_that_is_not_there(machine: Machine) -> None:
         assert b"no command 'no-such' in PATH" in output
 
 
+async def test_a_command_that_is_longer_than_linux_allows(machine: Machine) -> None:
+    async with machine.opened() as now:
+        spec = machine.spec("sleep", "60")
+        await now.runtime.start(spec, 1)
+        output, code, _ = await now.runtime.exec(spec.key, ("echo", "x" * 2**17), DEADLINE_SECONDS)
+        assert code == 127
+        assert b"into a file" in output
+
+
 async def test_no_command_beside_what_has_ended(machine: Machine) -> None:
     async with machine.opened() as now:
         spec = machine.spec("true")
