@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -52,13 +53,19 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return Path(run(ROOT / "scripts" / "package", tmp_path_factory.mktemp("package")).split()[-1])
 
 
+@pytest.fixture
+def seen_by_all() -> Iterator[Path]:
+    """A folder that every user may look into. Those above pytest's own are closed to others than its user."""
+    with tempfile.TemporaryDirectory(prefix="borgish-package-") as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
 @pytest.mark.mounts
-def test_the_package_has_all_that_it_needs(package: Path, tmp_path: Path) -> None:
-    root = tmp_path / "root"
+def test_the_package_has_all_that_it_needs(package: Path, seen_by_all: Path) -> None:
+    root = seen_by_all / "root"
     run("dpkg-deb", "--extract", package, root)
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(0o755)  # the package's own user looks in, too
-    said = run("unshare", "--mount", "sh", "-c", INSTALLED.format(root=root, cell=tmp_path / "cell"))
+    said = run("unshare", "--mount", "sh", "-c", INSTALLED.format(root=root, cell=seen_by_all / "cell"))
     for command in COMMANDS:
         assert f"{command} " in said
     assert said.count("borgctl 0.") == 2
