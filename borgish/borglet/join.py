@@ -261,17 +261,13 @@ class HttpJoin:
         except msgspec.MsgspecError:
             problem = Problem(title="", status=status, detail=f"HTTP status {status}")
         machine, path = self.settings.machine, self.settings.join_token_file
-        if status in (401, 403) and self._identity is not None:
-            what = "invitation" if self._invitation else "certificate"
-            return Unauthenticated(
-                f"the borgmaster refused the {what} of machine {machine}: {problem.detail}",
-                problem.hint or f"Make another invitation: `borgctl machine invite {machine}`",
-            )
         if status in (401, 403):
-            return Unauthenticated(
-                f"the borgmaster refused what is in {path}: {problem.detail}",
-                problem.hint or JOIN_HINT,
-            )
+            what, hint = f"what is in {path}", JOIN_HINT
+            if self._invitation or self._identity is not None or path is None:
+                kind = "certificate" if self._identity is not None else "token"
+                what = f"the {'invitation' if self._invitation else kind} of machine {machine}"
+                hint = f"Make another invitation: `borgctl machine invite {machine}`"
+            return Unauthenticated(f"the borgmaster refused {what}: {problem.detail}", problem.hint or hint)
         if status == 409:
             return Conflict(
                 f"the borgmaster refused the name '{machine}': {problem.detail}",
