@@ -8,10 +8,13 @@ import secrets
 import shutil
 import signal
 import socket
+import ssl
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -25,13 +28,14 @@ from borgish.credentials import post_token
 from borgish.errors import Unreachable
 from borgish.join_token import JoinToken
 from borgish.tls.authority import Authority, describe, new_key, request_to_sign
-from borgish.tls.contexts import caller
+from borgish.tls.contexts import caller, master_listener, stranger
 from borgish.tls.folder import read_authority
 from borgish.tls.https import MasterConnection
 from borgish.tls.names import machine_name
 from borgish.wire.api import MachineView
 from tests.cells import pauses
 from tests.forked import Forked
+from tests.integration.tls.certificates import Signer
 from tests.ports import free_port
 
 SECONDS_MAX = 60.0
@@ -369,6 +373,63 @@ def test_a_borglet_admits_the_cells_masters_alone(place: Place) -> None:
             head = f"GET /v1/head HTTP/1.1\r\nHost: m1\r\nAuthorization: Bearer {token}\r\n\r\n"
             connection.sendall(head.encode())
             assert connection.recv(4096).split()[1] == status
+
+
+@contextmanager
+def relaying(place: Place, shown: str) -> Iterator[tuple[str, list[str]]]:
+    """Stand between with the certificate in a file: pass all on to the master, and keep what callers say."""
+    heard: list[str] = []
+
+    class Between(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            heard.append(f"{self.requestline}\n{self.headers}{body.decode()}")
+            master = http.client.HTTPSConnection("127.0.0.1", place.port, context=stranger())
+            with closing(master):
+                master.request(self.command, self.path, body, dict(self.headers))
+                answer = master.getresponse()
+                said = answer.read()
+            self.send_response(answer.status)
+            self.send_header("Content-Length", str(len(said)))
+            self.end_headers()
+            self.wfile.write(said)
+
+        def do_POST(self) -> None:
+            self.do_GET()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    context = master_listener(shown, str(place.cell / "authority.pem"))
+    context.verify_mode = ssl.CERT_NONE
+    with ThreadingHTTPServer(("127.0.0.1", 0), Between) as server:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+        thread.start()
+        try:
+            yield f"https://127.0.0.1:{server.server_port}", heard
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.mark.parametrize("whose", ["another cell's master", "a machine"])
+def test_who_stands_between_with_the_true_authority_gets_no_invitation(place: Place, whose: str) -> None:
+    """What a caller compares is public, so it is no proof of who shows it."""
+    shown = place.cell.parent / "shown.pem"
+    if whose == "a machine":
+        shown.write_bytes(signed(place, days_ago=0, machine="m2"))
+    else:
+        shown = Path(Signer(place.cell.parent).master())
+    token, url = place.tokens.pop(), place.url
+    with relaying(place, str(shown)) as (place.url, heard):
+        assert place.join(token, "--dir", place.cell.parent / "misled") == 4
+    (said,) = heard
+    assert said.startswith("GET /v1/authority HTTP/1.1\n")
+    assert "uthorization" not in said
+    assert not list((place.cell.parent / "misled").rglob("machine.pem"))
+    place.url = url
+    assert place.join(token) == 0, "its invitation was not used"
 
 
 def test_a_join_that_was_recorded_lets_nobody_in(place: Place) -> None:
