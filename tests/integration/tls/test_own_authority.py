@@ -33,11 +33,34 @@ from borgish.tls.https import MasterConnection
 from borgish.tls.names import machine_name
 from borgish.wire.api import MachineView
 from tests.forked import Forked
+from tests.integration.runtimes.machine import PYTHON
 from tests.integration.tls.certificates import Signer
 from tests.ports import free_port
 
 SECONDS_MAX = 60.0
 DAY = 86400.0
+CALLS = """
+import os, socket, ssl
+
+def call(shown):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    if shown:
+        context.load_cert_chain(shown)
+    with context.wrap_socket(socket.create_connection(("127.0.0.1", int(os.environ["BORGLET"])))) as borglet:
+        asked = ("GET /v1/head HTTP/1.1", "Host: m1", "Authorization: Bearer " + os.environ["TOKEN"], "", "")
+        borglet.sendall("\\r\\n".join(asked).encode())
+        return borglet.recv(4096).split()[1].decode()
+
+for name in ("STRANGER", "MASTER"):
+    with open(name, "w") as file:
+        file.write(os.environ[name])
+for shown in ("", "STRANGER", "MASTER"):
+    try:
+        print(shown or "NOTHING", call(shown), flush=True)
+    except (OSError, IndexError):
+        print(shown or "NOTHING", "refused", flush=True)
+"""
 JOB = 'name: hello\nrun: [sleep, "600"]\nresources: {cpu: 10m, ram: 16MiB, disk: 1MiB}\nallow_exec: true\n'
 
 
@@ -427,6 +450,35 @@ def test_who_stands_between_with_the_true_authority_gets_no_invitation(place: Pl
     assert not list((place.cell.parent / "misled").rglob("machine.pem"))
     place.url = url
     assert place.join(token) == 0, "its invitation was not used"
+
+
+def test_a_task_calls_its_borglet_without_a_certificate_of_the_cells_masters_in_vain(
+    place: Place, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Also with the token that it is polled with. With the master's certificate it would be answered."""
+    assert place.join(place.tokens.pop()) == 0, place.log.read_text()
+    place.borglet()
+    until(place.hears, place.log)
+    env = {
+        "BORGLET": str(place.machine_port),
+        "TOKEN": json.loads((place.machine / "state" / "membership.json").read_bytes())["poll_token"],
+        "STRANGER": Path(Signer(place.cell.parent).master()).read_text(),
+        "MASTER": (place.cell / "master.pem").read_text(),
+    }
+    job = {"name": "calls", "run": [PYTHON, "-c", CALLS], "env": env, "restart": {"policy": "never"}}
+    (place.cell / "calls.yaml").write_text(json.dumps(job))
+    assert place.borgctl("job", "submit", "--settle", "0", place.cell / "calls.yaml") == 0
+    said = ""
+
+    def is_over() -> bool:
+        nonlocal said
+        capfd.readouterr()
+        place.borgctl("task", "logs", "calls/0")
+        said = capfd.readouterr().out
+        return "MASTER" in said
+
+    until(is_over, place.log)
+    assert said.splitlines() == ["NOTHING refused", "STRANGER refused", "MASTER 200"]
 
 
 def test_a_join_that_was_recorded_lets_nobody_in(place: Place) -> None:
