@@ -9,12 +9,15 @@ import asyncio
 import shutil
 import subprocess
 from collections.abc import Sequence
+from pathlib import Path
 
 from borgish.borglet.runtimes.uids import UidRules
 from borgish.text import safe
 from borgish.vocabulary import HELD
 
 ADDRESSES = {"ip": "169.254.169.254", "ip6": "fd00:ec2::254"}
+TABLES = {"ip": "iptables", "ip6": "ip6tables"}
+SPEAKS_IP6 = Path("/proc/net/if_inet6")  # which a kernel has that speaks it
 SECONDS_MAX = 5.0
 
 
@@ -24,7 +27,7 @@ async def close_metadata(rules: UidRules) -> str:
     if shutil.which("nft"):
         return await _run(nft_text(uids), "nft", "-f", "-")
     if shutil.which("iptables"):
-        said = [await _add_to_iptables(uid) for uid in uids]
+        said = [await _add_to_iptables(family, uid) for family in _spoken() for uid in uids]
         return next((line for line in said if line != HELD), HELD)
     return "neither nft nor iptables is there"
 
@@ -39,12 +42,16 @@ def nft_text(uids: Sequence[str]) -> str:
     )
 
 
-async def _add_to_iptables(uid: str) -> str:
+def _spoken() -> list[str]:
+    return [family for family in ADDRESSES if family != "ip6" or SPEAKS_IP6.exists()]
+
+
+async def _add_to_iptables(family: str, uid: str) -> str:
     ours = ["-m", "comment", "--comment", "borgish"]
-    rule = ["OUTPUT", "-d", ADDRESSES["ip"], "-m", "owner", "--uid-owner", uid, *ours, "-j", "REJECT"]
-    if await _run("", "iptables", "-w", "-C", *rule) == HELD:
+    rule = ["OUTPUT", "-d", ADDRESSES[family], "-m", "owner", "--uid-owner", uid, *ours, "-j", "REJECT"]
+    if await _run("", TABLES[family], "-w", "-C", *rule) == HELD:
         return HELD
-    return await _run("", "iptables", "-w", "-I", *rule)
+    return await _run("", TABLES[family], "-w", "-I", *rule)
 
 
 async def _run(text: str, *command: str) -> str:

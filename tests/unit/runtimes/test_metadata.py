@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from borgish.borglet.runtimes import metadata
 from borgish.borglet.runtimes.metadata import close_metadata, nft_text
 from borgish.borglet.runtimes.uids import UidRules
 from borgish.vocabulary import HELD
@@ -37,14 +38,25 @@ async def test_nft_gets_one_table_for_all(path: Path) -> None:
     assert got.count("{") == got.count("}")
 
 
-async def test_iptables_gets_each_rule_once(path: Path) -> None:
-    tool(path, "iptables", f'echo "$@" >> {path}/got; [ "$2" != -C ]')
+@pytest.mark.parametrize("speaks_ip6", [True, False])
+async def test_iptables_gets_each_rule_once(
+    path: Path, monkeypatch: pytest.MonkeyPatch, *, speaks_ip6: bool
+) -> None:
+    monkeypatch.setattr(metadata, "SPEAKS_IP6", path if speaks_ip6 else path / "none")
+    for name in metadata.TABLES.values():
+        tool(path, name, f'echo {name} "$@" >> {path}/got; [ "$2" != -C ]')
     assert await close_metadata(RULES) == HELD
     lines = (path / "got").read_text().splitlines()
-    assert [line.split()[1] for line in lines] == ["-C", "-I", "-C", "-I"]
-    assert "-d 169.254.169.254 -m owner --uid-owner 2000-2009" in lines[1]
+    rule = "-w -I OUTPUT -d {} -m owner --uid-owner {} -m comment --comment borgish -j REJECT"
+    wanted = [(name, metadata.ADDRESSES[family]) for family, name in metadata.TABLES.items()]
+    assert [line for line in lines if "-C" not in line] == [
+        f"{name} {rule.format(address, uid)}"
+        for name, address in wanted[: 1 + speaks_ip6]
+        for uid in ("2000-2009", "1500")
+    ]
     (path / "got").unlink()
-    tool(path, "iptables", f'echo "$@" >> {path}/got')
+    for name in metadata.TABLES.values():
+        tool(path, name, f'echo "$@" >> {path}/got')
     assert await close_metadata(RULES) == HELD
     assert "-I" not in (path / "got").read_text()
 
