@@ -16,7 +16,7 @@ from borgish.errors import BorgishError, Unauthenticated, UnsafeConfiguration
 from borgish.resources import show_bytes
 from borgish.text import age, seconds_since, span
 from borgish.tls.validity import ALARM_SECONDS, Validity
-from borgish.vocabulary import HELD, PROGRAM_MEASURES
+from borgish.vocabulary import HELD, PROGRAM_MEASURES, Runtime
 from borgish.wire.api import CheckpointView, HealthView, MachineView
 from borgish.wire.api_access import AuditVerdict, InvitationList, TokenView, UserList
 from borgish.wire.api_past import CheckpointList, CheckpointVerdict
@@ -93,7 +93,7 @@ def _versions(patient: Patient) -> list[Found]:
     others = sorted(
         f"{machine.name} ({version})"
         for machine in patient.machines
-        if (version := machine.attributes.get(MACHINE_VERSION, theirs)) != theirs
+        if (version := machine.attributes.get(MACHINE_VERSION, "says none")) != theirs
     )
     found: list[Found] = []
     if ours != theirs:
@@ -385,6 +385,11 @@ def judged(what: str, validity: Validity, to_do: str) -> list[Found]:
 
 _OFF = "off:"
 """Begins what a machine says of a measure that its file turned off."""
+_UNSAID = "not reported: its borglet is of an older release, or was not heard since this master leads"
+_OF_DOCKER = "docker "
+"""Begins the names of the measures for containers; the others are for plain programs."""
+_RUNS_NOTHING = frozenset({"down", "revoked"})
+"""The states of a machine of which nothing is known, and of which other checks tell."""
 MEASURES = {
     "uid": ("S70", "Run the borglet as root: tasks then get users of their own"),
     "capabilities": ("S72", "Let the borglet make namespaces: run it as root, or allow them to its user"),
@@ -425,13 +430,16 @@ def _kept_in(measure: str) -> Check:
 def _by_answer(machines: list[MachineView], measure: str, to_do: str) -> Iterator[Found]:
     """Return one finding for all machines that say the same."""
     by_text: dict[str, list[str]] = {}
+    runtime = Runtime.DOCKER if measure.startswith(_OF_DOCKER) else Runtime.PROCESS
     for machine in machines:
-        text = machine.confinement.get(measure, HELD)
+        matters = runtime in machine.runtimes and machine.state not in _RUNS_NOTHING
+        text = machine.confinement.get(measure, _UNSAID if matters else HELD)
         if text != HELD:
             by_text.setdefault(text, []).append(machine.name)
     for text, names in by_text.items():
         level = Level.FAIL if text.startswith(_OFF) else Level.WARN
-        yield Found(level, f"{some_of(names)}: {text}", to_do)
+        way_out = "Upgrade it, or have it answer; then look again" if text == _UNSAID else to_do
+        yield Found(level, f"{some_of(names)}: {text}", way_out)
 
 
 CELL_CHECKS: tuple[Check, ...] = (

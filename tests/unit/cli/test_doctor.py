@@ -22,8 +22,8 @@ from borgish.clock import SystemClock
 from borgish.text import instant
 from borgish.tls.folder import make_authority, renew_master
 from borgish.tls.validity import Validity
-from borgish.vocabulary import HELD
-from borgish.wire.api import CheckpointView, HealthView, Problem
+from borgish.vocabulary import HELD, PROGRAM_MEASURES
+from borgish.wire.api import CheckpointView, HealthView, MachineView, Problem
 from borgish.wire.api_access import AuditVerdict, InvitationView, TokenView, UserView
 from borgish.wire.api_past import CheckpointVerdict
 from tests.unit.cli.samples import NOW, Asked, FakeMaster, machine, serving, status
@@ -58,7 +58,7 @@ class Scene:
             "GET /v1/invitations": {"items": [], "page": {}},
             "GET /v1/users": {"items": [], "page": {}},
         }
-        self.has(machine())
+        self.has(well())
         folder.mkdir(mode=0o700)
         for name in ("secret", "cell.lock", "cell.toml", "admin.token"):
             self.write(name, 'name = "local"\n' if name == "cell.toml" else str(os.getpid()))
@@ -88,6 +88,16 @@ class Scene:
 
     def ask_engine(self, path: str) -> dict[str, Any]:
         return self.engine
+
+
+def well(**changes: Any) -> MachineView:
+    """A machine of this release on which all is held."""
+    told: dict[str, Any] = {
+        "attributes": {"borglet": borgish.__version__},
+        "confinement": dict.fromkeys(doctor_cell.MEASURES, HELD),
+        "runtimes": ("docker", "process"),
+    }
+    return machine(**(told | changes))
 
 
 def now(ago: float = 0.0) -> str:
@@ -125,7 +135,7 @@ def process(**changes: object) -> Break:
 
 
 def machines(**changes: object) -> Break:
-    return lambda it, _: it.has(machine(**changes))  # type: ignore[arg-type]
+    return lambda it, _: it.has(well(**changes))
 
 
 def silent_master(it: Scene, patch: pytest.MonkeyPatch) -> None:
@@ -299,8 +309,45 @@ def test_a_fault_is_found_and_the_way_out_is_said(
     assert to_do
 
 
+@pytest.mark.parametrize(
+    ("runtimes", "is_about"),
+    [
+        (("process",), lambda measure: measure in PROGRAM_MEASURES),
+        (("docker",), lambda measure: measure.startswith("docker ")),
+        (("fake",), lambda _: False),
+    ],
+)
+def test_what_a_machine_does_not_report_does_not_pass_as_held(
+    runtimes: tuple[str, ...],
+    is_about: Callable[[str], bool],
+    scene: Scene,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """So is a borglet of an old release, and one that was not heard since its master started."""
+    scene.has(well(runtimes=runtimes, confinement={}))
+    found = looked(scene, capsys)
+    for measure in doctor_cell.MEASURES:
+        assert found[measure][0] == ("warn" if is_about(measure) else "pass"), measure
+
+
+@pytest.mark.parametrize("state", ["down", "revoked"])
+def test_what_runs_nothing_is_not_asked_what_it_holds(
+    state: str, scene: Scene, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scene.has(well(confinement={}, state=state))
+    assert looked(scene, capsys)["uid"][0] == "pass"
+
+
+def test_a_machine_that_says_no_version_is_of_another_release(
+    scene: Scene, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scene.has(well(attributes={}))
+    borgctl.run(["doctor", "--dir", str(scene.folder)])
+    assert "m1 (says none)" in capsys.readouterr().out
+
+
 def test_the_exit_code_is_by_the_worst(scene: Scene, tmp_path: Path) -> None:
-    scene.has(machine(confinement={"uid": HELD}, conditions=("hot",)))
+    scene.has(well(conditions=("hot",)))
     plain = ["doctor", "--dir", str(scene.folder)]
     assert borgctl.run(plain) == 3
     accepted = tmp_path / "accepted.toml"
