@@ -13,7 +13,7 @@ from pathlib import Path
 from borgish.credentials import read_private, write_private
 from borgish.errors import Invalid, Unauthenticated
 from borgish.tls.bundle import authorities_in, bundle_hash
-from borgish.tls.contexts import Replaceable, borglet_listener, caller
+from borgish.tls.contexts import Replaceable, borglet_listener, caller, expect_believed
 from borgish.tls.files import AUTHORITY_FILE, MACHINE_FILE
 from borgish.tls.names import machine_name
 from borgish.tls.validity import Validity
@@ -41,6 +41,10 @@ class Identity:
         """Return how the master is listened for, by the files of each moment. Raises UnsafeConfiguration."""
         self._listening = Replaceable(borglet_listener(str(self.certificate), str(self.authorities)))
         return self._listening.context
+
+    def expect_believed(self, cell: str) -> None:
+        """Raise UnsafeConfiguration where the files are none by which a master of the cell would know us."""
+        expect_believed(str(self.certificate), str(self.authorities), machine_name(self._machine, cell))
 
     def calling(self, *, shown: bool = True) -> ssl.SSLContext:
         """Return how to call a master, by the files that there are now. ``shown``: by our certificate.

@@ -10,6 +10,7 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -187,7 +188,12 @@ async def _serve(path: Path, file: File, hangup: Hangup) -> None:
         agent.trusted, agent.certificate_ends = identity.settled, lambda: identity.ends
     masters, is_due = several(settings.master), ask.is_due if identity else None
     joiner = Joiner(masters, membership, SystemClock(), ask, lambda: agent.heard, agent.joined, is_due)
-    hangup.handle(asyncio.get_running_loop(), Reload(path, file, joiner, ask, server))
+
+    def expect_believed() -> None:
+        if identity is not None and membership.cell:
+            identity.expect_believed(membership.cell)
+
+    hangup.handle(asyncio.get_running_loop(), Reload(path, file, joiner, ask, server, expect_believed))
     joining = asyncio.create_task(joiner.run())
     watching = asyncio.create_task(_end(ending, app, server))
     log.info("machine %s listens on %s:%d", settings.machine, *listener.getsockname()[:2])
@@ -202,8 +208,19 @@ class Reload:
     """Goes by what the borglet's file and certificate are now, and logs each change. What is broken is
     reported, and then nothing changes."""
 
-    def __init__(self, path: Path, file: File, joiner: Joiner, ask: HttpJoin, server: BoundedServer) -> None:
+    def __init__(
+        self,
+        path: Path,
+        file: File,
+        joiner: Joiner,
+        ask: HttpJoin,
+        server: BoundedServer,
+        expect_believed: Callable[[], None],
+    ) -> None:
+        """``expect_believed`` raises UnsafeConfiguration for files of the machine's own that no master would
+        know it by."""
         self._path, self._file, self._joiner, self._ask, self._server = path, file, joiner, ask, server
+        self._expect_believed = expect_believed
         self._pem = _read_pem(checked(path, file))
 
     def __call__(self) -> None:
@@ -217,6 +234,7 @@ class Reload:
         file = merged(self._file, new, LIVE)
         settings = checked(self._path, file)
         expect_usable(settings.tls)
+        self._expect_believed()
         return new, file, _read_pem(settings)
 
     def _apply(self, found: tuple[File, File, Pem]) -> list[str]:

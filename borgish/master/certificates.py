@@ -23,7 +23,7 @@ from borgish.master.leader import Leader
 from borgish.master.settings import Settings
 from borgish.reload import Pem, read_pem
 from borgish.tls.bundle import authorities_in, authority_hash, bundle_hash
-from borgish.tls.contexts import caller, operators_caller
+from borgish.tls.contexts import caller, expect_believed, operators_caller
 from borgish.tls.files import AUTHORITY_FILE, MASTER_FILE
 from borgish.tls.names import master_name
 from borgish.tls.validity import Validity
@@ -140,13 +140,25 @@ class Certificates:
         return authority_hash(authorities_in(self.bundle)[0])
 
     def read(self, settings: Settings) -> Pem:
-        """Return what is in the files that other settings name. Raises UnsafeConfiguration."""
+        """Return what is in the files that other settings name. Raises UnsafeConfiguration, also for a
+        certificate of the cell's own that nobody would believe: shown, it would cut the cell off."""
         files = self._files(settings)
         if files is None:
             return Pem()
         if files.is_own:
-            caller(files.ca, files.certificate)
+            self._expect_believed(files)
         return msgspec.structs.replace(read_pem(files.certificate, files.ca), is_own=files.is_own)
+
+    def _expect_believed(self, files: Tls) -> None:
+        from borgish.tls.authority import validity_of
+
+        expect_believed(files.certificate, files.ca, files.name)
+        validity = validity_of(Path(files.certificate).read_bytes())
+        if not validity.begins <= self._clock.now().wall < validity.ends:
+            raise UnsafeConfiguration(
+                f"{files.certificate} is not good now",
+                "It is signed anew within a minute, where the authority's key is",
+            )
 
     def change(self, settings: Settings, pem: Pem) -> None:
         """Go by other settings, whose files were read. Raises OSError for files that changed since."""

@@ -5,9 +5,13 @@ OpenSSL itself. Nothing is resumed: a certificate is judged at each connection.
 """
 
 import ssl
+from contextlib import suppress
 
 from borgish.errors import UnsafeConfiguration
 from borgish.tls.names import cell_of, master_name
+
+_NO_CHECK_TIME = 0x200000
+"""X509_V_FLAG_NO_CHECK_TIME, which ``ssl`` has no name for."""
 
 
 def master_listener(certificate: str, authority: str) -> ssl.SSLContext:
@@ -30,6 +34,26 @@ def caller(authority: str, certificate: str = "") -> ssl.SSLContext:
     context.verify_flags |= ssl.VERIFY_X509_STRICT
     _load(context, certificate, authority)
     return context
+
+
+def expect_believed(certificate: str, authority: str, name: str) -> None:
+    """Have a caller who trusts the second file judge what the first shows, as it would be judged on a
+    connection, but for the time: this reads no clock. Raises UnsafeConfiguration."""
+    calling, listening = caller(authority), borglet_listener(certificate, authority)
+    calling.verify_flags |= _NO_CHECK_TIME
+    to_caller, to_listener = ssl.MemoryBIO(), ssl.MemoryBIO()
+    one = calling.wrap_bio(to_caller, to_listener, server_hostname=name)
+    other = listening.wrap_bio(to_listener, to_caller, server_side=True)
+    try:
+        for end in (one, other, one):  # it calls, is answered, and judges that
+            with suppress(ssl.SSLWantReadError):
+                end.do_handshake()
+    except ssl.SSLError as error:
+        reason = getattr(error, "verify_message", "") or error.reason
+        raise UnsafeConfiguration(
+            f"{certificate} would not be taken for {name}: {reason}",
+            "Put back what the cell's authority signed",
+        ) from None
 
 
 class Replaceable:

@@ -208,6 +208,51 @@ def test_a_machine_joins_runs_and_renews(
     until(place.hears, place.cell / "log")
 
 
+def of_a_stranger(cell: str, machine: str = "") -> bytes:
+    """Return a certificate of the right name, and its key, that another authority of this name signed."""
+    key, now = new_key(), SystemClock().now().wall
+    authority = Authority.make(cell, new_key(), now)
+    if machine:
+        return authority.sign_machine(cell, machine, request_to_sign(key, machine), now) + key
+    return authority.sign_master(cell, key, ["localhost", "127.0.0.1"], now) + key
+
+
+def hang_up(daemon: Forked, log: Path) -> str:
+    """Send SIGHUP; return what is logged until and with the last line of it."""
+    known, last = len(log.read_text()), ("reloaded: changes: ", "not reloaded")
+    daemon.send_signal(signal.SIGHUP)
+    until(lambda: any(word in log.read_text()[known:] for word in last), log)
+    return log.read_text()[known:]
+
+
+def test_a_certificate_that_nobody_would_believe_is_not_taken_at_a_hangup(place: Place) -> None:
+    file, log = place.cell / "master.pem", place.cell / "log"
+    good = file.read_bytes()
+    for bad in (of_a_stranger("c1"), signed(place, days_ago=0), signed(place, days_ago=31)):
+        file.write_bytes(bad)
+        said = hang_up(place.daemons[0], log)
+        assert "not reloaded, nothing was changed" in said
+        assert f"{file} " in said
+        assert place.borgctl("status") == 0, "the one of before is shown"
+    file.write_bytes(good)
+    assert "reloaded: changes: 0" in hang_up(place.daemons[0], log)
+
+
+def test_a_machine_says_at_a_hangup_that_nobody_would_believe_its_certificate(place: Place) -> None:
+    assert place.join(place.tokens[0]) == 0, place.log.read_text()
+    place.borglet()
+    until(place.hears, place.log)
+    file = place.machine / "state" / "machine.pem"
+    for bad in (of_a_stranger("c1", "m1"), b"no certificate", signed(place, days_ago=0, machine="m2")):
+        file.write_bytes(bad)
+        said = hang_up(place.daemons[1], place.log)
+        assert "not reloaded, nothing was changed" in said
+        assert f"{file} " in said
+        assert place.hears()
+    file.write_bytes(signed(place, days_ago=0))
+    assert "reloaded: changes: 0" in hang_up(place.daemons[1], place.log)
+
+
 def test_a_revoked_machine_is_out_with_what_it_streams_until_it_is_invited(
     place: Place, capfd: pytest.CaptureFixture[str]
 ) -> None:
