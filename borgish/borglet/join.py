@@ -22,7 +22,15 @@ from borgish.borglet.settings import Settings
 from borgish.borglet.state_folder import Membership
 from borgish.clock import Clock
 from borgish.credentials import MEMBER
-from borgish.errors import BorgishError, Conflict, Refused, TooManyRequests, Unauthenticated, Unreachable
+from borgish.errors import (
+    BorgishError,
+    Conflict,
+    Refused,
+    TooManyRequests,
+    Unauthenticated,
+    Unreachable,
+    UnsafeConfiguration,
+)
 from borgish.ids import new_request_id
 from borgish.tls.https import MasterConnection
 from borgish.wire.api import Problem
@@ -191,9 +199,13 @@ class HttpJoin:
         return reply
 
     def is_due(self) -> bool:
-        """Whether the machine's certificate is to be signed anew."""
+        """Whether the machine's certificate is to be signed anew; also where its file is damaged, which
+        joining tells of."""
         identity = self._identity
-        return identity is not None and identity.is_due(self._clock.now().wall, self._told())
+        try:
+            return identity is not None and identity.is_due(self._clock.now().wall, self._told())
+        except (UnsafeConfiguration, OSError):
+            return True
 
     def _join_token(self) -> str:
         path = self.settings.join_token_file

@@ -253,6 +253,20 @@ def test_a_machine_says_at_a_hangup_that_nobody_would_believe_its_certificate(pl
     assert "reloaded: changes: 0" in hang_up(place.daemons[1], place.log)
 
 
+def test_a_machine_whose_certificate_was_damaged_goes_on_when_it_is_put_back(place: Place) -> None:
+    assert place.join(place.tokens[0]) == 0, place.log.read_text()
+    place.borglet()
+    until(place.hears, place.log)
+    file = place.machine / "state" / "machine.pem"
+    file.write_bytes(b"no certificate")
+    until(lambda: "Goes on trying" in place.log.read_text(), place.log)
+    assert place.hears()
+    older = signed(place, days_ago=25)
+    file.write_bytes(older)
+    until(lambda: file.read_bytes() != older, place.log)
+    until(place.hears, place.log)
+
+
 def test_a_revoked_machine_is_out_with_what_it_streams_until_it_is_invited(
     place: Place, capfd: pytest.CaptureFixture[str]
 ) -> None:
