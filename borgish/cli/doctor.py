@@ -62,27 +62,53 @@ def doctor(
     patient = Patient(session)
     findings = examine(patient, checks, accepted, security=security)
     show_findings(findings, output)
+    for line in unmatched(findings, accepted):
+        print_note(f"accepted and not found here: {line}")
     if patient.trouble is not None:
         print_note("what the master knows was not looked at: ask again when it answers")
     raise typer.Exit(exit_code(findings))
 
 
-def read_accepted(path: Path, known: set[str]) -> Mapping[str, str]:
-    """Return the reasons by the names of checks. Raises Invalid, also for a name that no check has."""
+Accepted = Mapping[str, Mapping[str, str]]
+"""By the names of checks: which part of what is found is accepted, and why."""
+
+
+def read_accepted(path: Path, known: set[str]) -> Accepted:
+    """Return what a file accepts. Raises Invalid, also for a name that no check has."""
     try:
-        found = msgspec.convert(tomllib.loads(path.read_text("utf-8")), dict[str, str])
+        found = msgspec.convert(tomllib.loads(path.read_text("utf-8")), dict[str, dict[str, str]])
     except (OSError, ValueError) as error:
-        raise Invalid(f"{path}: {error}", 'Write lines like "core dumps" = "why that is so here"') from None
-    for name, reason in found.items():
+        raise Invalid(
+            f"{path}: {error}",
+            'Write a table for each check, as ["core dumps"], with lines like "part of what is found" = "why '
+            'that is so here"',
+        ) from None
+    for name, reasons in found.items():
         if name not in known:
             raise Invalid(f"{path}: no check has the name '{name}'", "The names are those that doctor prints")
-        if not reason.strip():
-            raise Invalid(f"{path}: '{name}' has no reason", "Say why the warning is as it should be here")
+        if not all(part.strip() and reason.strip() for part, reason in reasons.items()):
+            raise Invalid(
+                f"{path}: '{name}' has no reason, or no part of what is found",
+                "Say which warning it is, and why it is as it should be here",
+            )
     return found
 
 
+def unmatched(findings: Iterable[Finding], accepted: Accepted) -> list[str]:
+    """Return what is accepted of the checks that were executed, and was not found."""
+    texts: dict[str, list[str]] = {}
+    for it in findings:
+        texts.setdefault(it.check, []).append(it.text if it.accepted else "")
+    return [
+        f"{name}: {part}"
+        for name, reasons in accepted.items()
+        for part in reasons
+        if name in texts and not any(part in text for text in texts[name])
+    ]
+
+
 def examine(
-    patient: Patient, checks: Iterable[Check], accepted: Mapping[str, str], *, security: bool
+    patient: Patient, checks: Iterable[Check], accepted: Accepted, *, security: bool
 ) -> list[Finding]:
     """Execute the checks that there is something for; what asks the master only where it has answered."""
     findings: list[Finding] = []
@@ -92,10 +118,15 @@ def examine(
         if check.of_cell and patient.status is None and check.name != "master":
             continue
         for found in _looked(check, patient):
-            reason = accepted.get(check.name, "") if found.level is Level.WARN else ""
+            reason = _reason(accepted.get(check.name, {}), found) if found.level is Level.WARN else ""
             level = Level.PASS if reason else found.level
             findings.append(Finding(check.name, check.row, level, found.text, found.to_do, reason))
     return findings
+
+
+def _reason(accepted: Mapping[str, str], found: Found) -> str:
+    """Return why a warning is accepted, "" where it is not. One of a check says nothing of its others."""
+    return next((reason for part, reason in accepted.items() if part in found.text), "")
 
 
 def _looked(check: Check, patient: Patient) -> list[Found]:

@@ -346,24 +346,68 @@ def test_a_machine_that_says_no_version_is_of_another_release(
     assert "m1 (says none)" in capsys.readouterr().out
 
 
-def test_the_exit_code_is_by_the_worst(scene: Scene, tmp_path: Path) -> None:
-    scene.has(well(conditions=("hot",)))
-    plain = ["doctor", "--dir", str(scene.folder)]
-    assert borgctl.run(plain) == 3
-    accepted = tmp_path / "accepted.toml"
-    accepted.write_text('conditions = "it is summer"\n')
-    assert borgctl.run([*plain, "--accept", str(accepted)]) == 0
-    scene.status = msgspec.structs.replace(scene.status, refusing=("new work",))
-    assert borgctl.run([*plain, "--accept", str(accepted)]) == 1
-
-
-@pytest.mark.parametrize("text", ['condition = "a typo"', 'conditions = ""', "conditions = 3", "["])
-def test_a_list_of_accepted_warnings_that_is_wrong_accepts_nothing(
-    text: str, scene: Scene, tmp_path: Path
-) -> None:
-    path = tmp_path / "accepted.toml"
+def accepting(scene: Scene, text: str) -> int:
+    """Return how doctor ends by a list of accepted warnings."""
+    path = scene.folder.parent / "accepted.toml"
     path.write_text(text)
-    assert borgctl.run(["doctor", "--dir", str(scene.folder), "--accept", str(path)]) == 2
+    return borgctl.run(["doctor", "--security", "--dir", str(scene.folder), "--accept", str(path)])
+
+
+OF_THIS_HOST = """
+["control groups"]
+"of version 1" = "as this host boots"
+["master's rights"]
+"as uid 0" = "a test's"
+"""
+
+
+def test_the_exit_code_is_by_the_worst(scene: Scene) -> None:
+    scene.has(well(conditions=("hot",)))
+    assert borgctl.run(["doctor", "--dir", str(scene.folder)]) == 3
+    assert accepting(scene, OF_THIS_HOST + '[conditions]\nhot = "it is summer"\n') == 0
+    scene.status = msgspec.structs.replace(scene.status, refusing=("new work",))
+    assert accepting(scene, OF_THIS_HOST + '[conditions]\nhot = "it is summer"\n') == 1
+
+
+def test_what_is_accepted_hides_no_other_finding_of_the_same_check(
+    scene: Scene, capsys: pytest.CaptureFixture[str]
+) -> None:
+    known = OF_THIS_HOST + '[metadata]\n"neither nft nor iptables" = "no cloud"\n'
+    held = dict.fromkeys(doctor_cell.MEASURES, HELD)
+    lacks = well(confinement=held | {"metadata": "neither nft nor iptables is there"})
+    scene.has(lacks)
+    assert accepting(scene, known) == 0
+    scene.has(lacks, well(name="m2", confinement=held | {"metadata": "nft: failed"}))
+    capsys.readouterr()
+    assert accepting(scene, known) == 3
+    said = capsys.readouterr().out
+    assert "warn  metadata (S67)                 m2: nft: failed" in said
+    assert "m1: neither nft nor iptables is there\n" in said
+    assert "accepted: no cloud" in said
+
+
+def test_what_is_accepted_and_not_found_is_said(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
+    assert accepting(scene, OF_THIS_HOST + '[metadata]\n"neither nft" = "no cloud"\n') == 0
+    said = capsys.readouterr().err
+    assert "accepted and not found here: metadata: neither nft" in said
+    silent = ["doctor", "--dir", str(scene.folder), "--accept", str(scene.folder.parent / "accepted.toml")]
+    assert borgctl.run(silent) == 0
+    assert "not found" not in capsys.readouterr().err, "it was not looked for"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'condition = { hot = "a typo" }',
+        'conditions = "of a release before"',
+        'conditions = { hot = "" }',
+        'conditions = { "" = "all of them" }',
+        "conditions = 3",
+        "[",
+    ],
+)
+def test_a_list_of_accepted_warnings_that_is_wrong_accepts_nothing(text: str, scene: Scene) -> None:
+    assert accepting(scene, text) == 2
 
 
 def test_the_list_that_is_shipped_names_checks() -> None:
