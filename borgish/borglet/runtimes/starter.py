@@ -239,7 +239,7 @@ def _no_command(name: str, code: int, text: str) -> StartFailed:
         message, hint = f"'{name}' may not be executed", "see its mode and that of its folders"
     elif code == errno.E2BIG:
         message, hint = (
-            f"'{name}' is given more than Linux lets a program have",
+            f"'{name}' is given words or variables that are too long",
             "put what is long into a file",
         )
     elif code == errno.ENOEXEC:

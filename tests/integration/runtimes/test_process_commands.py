@@ -13,24 +13,16 @@ from tests.integration.runtimes.machine import PYTHON, Machine
 
 MARK = str(20_000_000 + os.getpid())
 LEFT = f"setsid sleep {MARK} & sleep 0.2;"
-LEFT_TO_PYTHON = '"$0" -c "$1" & sleep 0.3'
 OTHER_THREAD = f"""
 import ctypes, threading, time
 threading.Thread(target=time.sleep, args=({MARK},)).start()
 ctypes.CDLL(None).pthread_exit(None)
 """
-CHAIN = f"""
-import os
-os.setsid()
-while not os.fork(): pass
-# {MARK}
-"""
 WAYS = {
     "of a session of its own": ("sh", "-c", LEFT),
     "killing who started it": ("sh", "-c", f"{LEFT} kill -9 $PPID; sleep 1"),
     "killing all it may": ("sh", "-c", f"{LEFT} kill -9 -1; sleep 0.1"),
-    "whose first thread has ended": ("sh", "-c", LEFT_TO_PYTHON, PYTHON, OTHER_THREAD),
-    "that is another each moment": ("sh", "-c", LEFT_TO_PYTHON, PYTHON, CHAIN),
+    "whose first thread has ended": ("sh", "-c", '"$0" -c "$1" & sleep 0.3', PYTHON, OTHER_THREAD),
 }
 
 

@@ -38,7 +38,7 @@ async def test_what_is_no_program(machine: Machine, content: bytes, mode: int, w
         (("sleep", "1"), "/no/such/folder", "/no/such/folder"),
         (("sleep", "a\x00b"), "", "null"),
         ((), "", "nothing to run"),
-        (("sleep", "x" * 3_000_000), "", "more than Linux lets"),
+        (("sleep", "x" * 3_000_000), "", "words or variables that are too long"),
     ],
 )
 async def test_what_cannot_begin(machine: Machine, run: tuple[str, ...], workdir: str, words: str) -> None:

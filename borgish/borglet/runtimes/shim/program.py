@@ -203,14 +203,15 @@ def sweep_namespace() -> None:
     """Kill what is in our UTS namespace: a command beside a task, and what it started, whose orphans become
     children of the task's init as those of the task do."""
     me, ours = str(os.getpid()), os.readlink("/proc/self/ns/uts")
+    looks = 1  # how many rounds have to find nothing yet
     for _ in rounds(SWEEP_SECONDS_MAX):
-        found = False
+        looks -= 1
         # Each at once: what it forks before that has a higher number, and comes later in the same round.
         for entry in os.scandir("/proc"):
             if entry.name.isdigit() and entry.name != me and is_in(ours, entry.path):
                 send([int(entry.name)], signal.SIGKILL)
-                found = True
-        if not found:
+                looks = 2  # its next one may have got a low number, behind this round, after the highest
+        if not looks:
             return
 
 
