@@ -14,6 +14,7 @@ import json
 import os
 import resource
 import secrets
+import stat
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -158,9 +159,30 @@ def _made(path: Path, make: Callable[[], str]) -> str:
 
 def read_private(path: Path) -> str:
     """Return what is in a file that only we can read. Raises UnsafeConfiguration where others can."""
-    if path.stat().st_mode & 0o077:
-        raise UnsafeConfiguration(f"{path} can be read by others", f"run `chmod 600 {path}`")
+    _expect_closed(path, path.stat())
     return path.read_text().strip()
+
+
+def expect_private(folder: Path, *secrets: str) -> None:
+    """Raise UnsafeConfiguration where a daemon's folder, or one of its ``secrets``, which are patterns, is
+    open to others or belongs to another than its user or root."""
+    for path in (folder, *(found for name in secrets for found in sorted(folder.glob(name)))):
+        found, mine = path.stat(), os.geteuid()
+        _expect_closed(path, found)
+        if found.st_uid not in (0, mine):
+            raise UnsafeConfiguration(
+                f"{path} belongs to uid {found.st_uid}, and this runs as {mine}",
+                f"run `chown {mine} {path}`; see who could change it until now",
+            )
+
+
+def _expect_closed(path: Path, found: os.stat_result) -> None:
+    if found.st_mode & 0o077:
+        mode = 700 if stat.S_ISDIR(found.st_mode) else 600
+        raise UnsafeConfiguration(
+            f"{path} is open to others (its mode is {found.st_mode & 0o777:04o})",
+            f"run `chmod {mode} {path}`; what others could read counts as known to them",
+        )
 
 
 def drop_drafts(path: Path) -> None:

@@ -21,7 +21,7 @@ from borgish.addresses import several
 from borgish.borglet import facts, invited
 from borgish.borglet.agent import Agent
 from borgish.borglet.facts import task_disk_bytes
-from borgish.borglet.identity import Identity, identity_in
+from borgish.borglet.identity import NEXT_KEY_FILE, Identity, identity_in
 from borgish.borglet.join import HttpJoin, Joiner
 from borgish.borglet.ledger import Ledger
 from borgish.borglet.opening import Factories
@@ -29,14 +29,15 @@ from borgish.borglet.runtimes.base import TaskRuntime
 from borgish.borglet.runtimes.secrets import SecretFolders, memory_folder
 from borgish.borglet.server import BorgletApp, expect_usable, make_server, reload_tls
 from borgish.borglet.settings import LIVE, USABLE_RUNTIMES, File, Settings, checked, own_files, read
-from borgish.borglet.state_folder import FolderLock, Membership, membership_in
+from borgish.borglet.state_folder import MEMBERSHIP_NAME, FolderLock, Membership, membership_in
 from borgish.borglet.stop_all import stop_all
 from borgish.clock import SystemClock
-from borgish.credentials import keep_off_disk
+from borgish.credentials import expect_private, keep_off_disk
 from borgish.errors import BorgishError, UnsafeConfiguration
 from borgish.ids import new_instance
 from borgish.logs import log_to_stderr
 from borgish.reload import Hangup, Pem, changes, merged, read_pem, reload
+from borgish.tls.files import MACHINE_FILE
 from borgish.vocabulary import Runtime
 from borgish.wire.bounded_http import BoundedServer
 from borgish.wire.link import JoinRequest
@@ -51,6 +52,7 @@ def main(arguments: list[str] | None = None) -> None:
     hangup = Hangup()
     options = _parse(sys.argv[1:] if arguments is None else arguments)
     keep_off_disk()
+    os.umask(0o077)  # whatever that of who started it is; what tasks are given has modes of its own
     log_to_stderr()
     try:
         if "token" in options:
@@ -111,6 +113,7 @@ def _parser() -> argparse.ArgumentParser:
 def _take_folder(state: Path) -> FolderLock:
     try:
         state.mkdir(mode=0o700, parents=True, exist_ok=True)
+        expect_private(state, MEMBERSHIP_NAME, MACHINE_FILE, NEXT_KEY_FILE)
         return FolderLock(state)
     except OSError as error:
         raise UnsafeConfiguration(

@@ -27,7 +27,7 @@ from borgish.cli.render import plural
 from borgish.clock import SystemClock
 from borgish.errors import UnsafeConfiguration
 from borgish.resources import show_bytes
-from borgish.tls.files import AUTHORITY_FILE, MACHINE_FILE, MASTER_FILE
+from borgish.tls.files import AUTHORITY_FILE, AUTHORITY_KEYS, MACHINE_FILE, MASTER_FILE
 
 if TYPE_CHECKING:
     import psutil
@@ -161,7 +161,7 @@ def _certificates(patient: Patient) -> list[Found]:
 
 
 def _authority_key(patient: Patient) -> list[Found]:
-    keys = list(patient.folder.glob("authority.*.key"))
+    keys = list(patient.folder.glob(AUTHORITY_KEYS))
     if not (patient.folder / AUTHORITY_FILE).is_file():
         return good("the authority's key is not on this host")
     if not keys:

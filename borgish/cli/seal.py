@@ -93,14 +93,14 @@ def shared_files(folder: Path) -> dict[str, str]:
     """Return what masters share of a state folder, by the names of the files. Raises NotFound, and
     UnsafeConfiguration."""
     from borgish.credentials import read_private
-    from borgish.tls.files import AUTHORITY_FILE, ENDORSEMENT_FILE
+    from borgish.tls.files import AUTHORITY_FILE, AUTHORITY_KEYS, ENDORSEMENT_FILE
 
     if not (folder / SECRET).exists():
         raise NotFound(
             f"{folder} is not the state folder of a borgmaster",
             "Name it with --dir; `state` in its cell.toml says which it is",
         )
-    paths = [folder / SECRET, *sorted(folder.glob("authority.*.key"))]
+    paths = [folder / SECRET, *sorted(folder.glob(AUTHORITY_KEYS))]
     paths += [path for name in (ENDORSEMENT_FILE, AUTHORITY_FILE) if (path := folder / name).exists()]
     return {path.name: read_private(path) for path in paths}
 

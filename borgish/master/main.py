@@ -11,15 +11,18 @@ from typing import NoReturn
 import msgspec
 
 import borgish
-from borgish.credentials import keep_off_disk
+from borgish.credentials import expect_private, keep_off_disk
 from borgish.errors import BorgishError, Fenced, StoreDamaged, UnsafeConfiguration
 from borgish.failpoints import arm
 from borgish.logs import log_to_stderr
 from borgish.master.preflight import OLDER_STORE_FLAG, TAKE_OVER_FLAG, TakeOver
 from borgish.master.settings import Settings, read_settings, reread
 from borgish.reload import Hangup
+from borgish.tls.files import AUTHORITY_KEYS, MASTER_FILE
 
 log = logging.getLogger("borgmaster")
+SECRETS = ("secret", "tokens/admin.token", AUTHORITY_KEYS, MASTER_FILE)
+"""What nobody else may read. The keys of the audit log and of the cell's secrets derive from the first."""
 NEWEST = "newest"
 """What to recover from, when nothing is named."""
 
@@ -29,6 +32,7 @@ def main() -> None:
     hangup = Hangup()
     arguments = _arguments()
     keep_off_disk()
+    os.umask(0o077)  # whatever that of who started it is
     log_to_stderr()
     for chatty in ("apscheduler", "alembic"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
@@ -155,9 +159,10 @@ def _run(settings: Settings, hangup: Hangup, arguments: argparse.Namespace) -> N
 
 
 def _prepare(folder: Path) -> None:
-    """Make the state folder, only for us, and allow as many connections as we may."""
+    """Have the state folder, for us alone, and allow as many connections as we may."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        expect_private(folder, *SECRETS)
     except OSError as error:
         raise UnsafeConfiguration(
             f"{folder}: {error.strerror}", "give `state` a folder we may write"

@@ -2,6 +2,8 @@
 
 AUTHORITY_FILE = "authority.pem"
 """The authorities that are trusted, the one that signs first."""
+AUTHORITY_KEYS = "authority.*.key"
+"""The pattern of the files with the key of each."""
 ENDORSEMENT_FILE = "authority.endorsed"
 """By whose signature clients that know the authority before know the one that signs, in base64."""
 MASTER_FILE = "master.pem"

@@ -26,7 +26,7 @@ from borgish.tls.authority import (
     validity_of,
 )
 from borgish.tls.bundle import authorities_in
-from borgish.tls.files import AUTHORITY_FILE, ENDORSEMENT_FILE, MASTER_FILE
+from borgish.tls.files import AUTHORITY_FILE, AUTHORITY_KEYS, ENDORSEMENT_FILE, MASTER_FILE
 from borgish.tls.validity import Validity
 
 
@@ -146,7 +146,7 @@ def _endorse(folder: Path, following: bytes, before: bytes) -> None:
 def _drop_other_keys(folder: Path, bundle: list[bytes]) -> None:
     """Remove the keys of authorities that are trusted no more."""
     kept = {_key_path(folder, key_id_of(pem)) for pem in bundle}
-    for path in folder.glob("authority.*.key"):
+    for path in folder.glob(AUTHORITY_KEYS):
         if path not in kept:
             path.unlink()
 
@@ -176,7 +176,7 @@ def _key_path(folder: Path, identity: str) -> Path:
 
 def _key_without_certificate(folder: Path) -> bytes:
     """Return the key of an authority that a death cut off, b"" when there is none."""
-    found = sorted(folder.glob("authority.*.key"))
+    found = sorted(folder.glob(AUTHORITY_KEYS))
     if len(found) > 1:
         raise UnsafeConfiguration(
             f"{folder} has the keys {' and '.join(path.name for path in found)}, and no {AUTHORITY_FILE}",

@@ -53,7 +53,8 @@ class SecretFolders:
                 continue
             self._make_base(self._base)
             folder = self._base / name_of(spec.key)
-            folder.mkdir(mode=0o711, exist_ok=True)
+            folder.mkdir(exist_ok=True)
+            folder.chmod(0o711)  # whatever the umask is: who is held apart passes through to what is theirs
             for kind, wanted in _wanted(spec):
                 place = folder / kind
                 place.mkdir(mode=0o700, exist_ok=True)

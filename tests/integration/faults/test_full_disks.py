@@ -110,7 +110,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of its own with room for a cell and little more."""
     folder = tmp_path / "small"
     folder.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", folder], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m,mode=700", "tmpfs", folder], check=True)
     yield folder
     subprocess.run(["umount", "--lazy", folder], check=True)
 

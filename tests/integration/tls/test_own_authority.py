@@ -348,7 +348,7 @@ def test_who_logged_in_follows_when_the_authority_is_replaced(
 def test_a_machine_joins_a_cell_without_an_authority_on_the_same_host(tmp_path: Path) -> None:
     place = Place(tmp_path)
     shutil.rmtree(place.cell)
-    place.cell.mkdir()
+    place.cell.mkdir(mode=0o700)
     place.url = f"http://127.0.0.1:{place.port}"
     (place.cell / "cell.toml").write_text(f'name = "c1"\nlisten = "127.0.0.1:{place.port}"\n')
     secret = secrets.token_urlsafe(32)

@@ -46,6 +46,15 @@ def test_what_is_brought_is_there_and_its_task_waits_no_more(folders: SecretFold
     assert folders.place(using(program="proxy")) == place, "what runs beside it has the same"
 
 
+def test_a_user_passes_through_to_what_is_theirs_whatever_the_umask_is(folders: SecretFolders) -> None:
+    spec, before = using(), os.umask(0o077)
+    try:
+        holding(folders, spec)
+    finally:
+        os.umask(before)
+    assert Path(folders.place(spec).files).parent.stat().st_mode & 0o777 == 0o711
+
+
 def test_another_value_replaces_the_file_and_leaves_it_to_whose_it_is(folders: SecretFolders) -> None:
     spec = using()
     holding(folders, spec)

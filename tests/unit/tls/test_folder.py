@@ -58,7 +58,7 @@ def test_a_key_that_is_kept_elsewhere_is_missed_when_it_is_needed(tmp_path: Path
 def test_a_key_that_others_can_read_is_refused(tmp_path: Path) -> None:
     make_authority(tmp_path, "c1", NOW)
     key_of(tmp_path).chmod(0o644)
-    with pytest.raises(UnsafeConfiguration, match="can be read by others"):
+    with pytest.raises(UnsafeConfiguration, match="is open to others"):
         read_authority(tmp_path)
 
 
