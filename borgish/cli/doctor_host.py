@@ -166,6 +166,11 @@ def _authority_key(patient: Patient) -> list[Found]:
         return good("the authority's key is not on this host")
     if not keys:
         return warn("the key is kept elsewhere", "Bring it back in time: masters and machines renew with it")
+    if loose := [str(path) for path in keys if path.stat().st_mode & 0o077]:
+        return fail(
+            f"open to others: {some_of(loose)}",
+            "chmod 600 them, then `borgctl cell rotate-authority`: with it one is any machine, or the master",
+        )
     return good("for the master alone")
 
 

@@ -178,6 +178,11 @@ def key_is_elsewhere(it: Scene, patch: pytest.MonkeyPatch) -> None:
     next(it.folder.glob("authority.*.key")).unlink()
 
 
+def key_is_open(it: Scene, patch: pytest.MonkeyPatch) -> None:
+    make_authority(it.folder, "local", SystemClock().now().wall)
+    next(it.folder.glob("authority.*.key")).chmod(0o644)
+
+
 def loose_login(it: Scene, patch: pytest.MonkeyPatch) -> None:
     path = Path(os.environ["XDG_CONFIG_HOME"]) / "borgish" / "cells" / "prod" / "token"
     path.parent.mkdir(parents=True)
@@ -258,7 +263,7 @@ BROKEN: dict[str, tuple[str, Break]] = {
     "configuration": ("fail", lambda it, _: (it.folder / "cell.toml").chmod(0o666)),
     "certificate files": ("fail", old_certificate),
     "login files": ("fail", loose_login),
-    "authority's key": ("warn", key_is_elsewhere),
+    "authority's key": ("fail", key_is_open),
     "listening": ("fail", process(addresses=("0.0.0.0:7400",))),
     "master's rights": ("warn", process(uid=0, capabilities=1)),
     "core dumps": ("fail", process(core_bytes=-1)),
@@ -441,6 +446,13 @@ def test_what_a_lesser_token_may_not_see_is_a_warning(
 )
 def test_which_runc_is_old(version: str, is_old: bool) -> None:
     assert is_old_runc(version) is is_old
+
+
+def test_an_authority_whose_key_is_elsewhere_warns(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    key_is_elsewhere(scene, monkeypatch)
+    assert looked(scene, capsys)["authority's key"][0] == "warn"
 
 
 def test_a_certificate_near_its_end_warns_before_it_fails() -> None:
