@@ -20,6 +20,7 @@ from pathlib import Path
 
 import msgspec
 
+from borgish.addresses import is_loopback
 from borgish.durable import sync
 from borgish.errors import UnsafeConfiguration
 from borgish.failpoints import reach
@@ -27,6 +28,7 @@ from borgish.ids import new_token
 from borgish.join_token import digest_of
 
 LETTER_BOX = "tokens.toml"
+ADMIN_TOKEN_SECONDS = 24 * 3600.0
 MEMBER = "bgm_"
 """What begins the token by which a machine of the cell proves itself: its name, a dot, its poll token."""
 
@@ -85,6 +87,15 @@ def admin_token_digest(folder: Path) -> str:
         raise _not_ours(folder, error) from None
 
 
+def admin_token_ends(folder: Path, host: str) -> float:
+    """Return when the token in ``tokens/admin.token`` ends, in seconds since 1970, of a cell that listens on
+    ``host``: a day after it was made, so that no start of a master gives it another day. On loopback it is 0,
+    for never. Raises OSError."""
+    if is_loopback(host):
+        return 0.0
+    return (folder / "tokens" / "admin.token").stat().st_mtime + ADMIN_TOKEN_SECONDS
+
+
 def replace_admin_token(folder: Path) -> Path:
     """Make another admin token and have the leader take it over; return its file. Raises
     UnsafeConfiguration."""
@@ -92,8 +103,8 @@ def replace_admin_token(folder: Path) -> Path:
     try:
         path.parent.mkdir(mode=0o700, exist_ok=True)
         token = new_token()
+        write_private(path, token + "\n")  # first: by the file it is known when the token ends
         post_token(folder, token, admin_name(), "admin")
-        write_private(path, token + "\n")
     except OSError as error:
         raise _not_ours(folder, error) from None
     return path

@@ -14,7 +14,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from borgish.cli.cell import app
+from borgish.cli.cell import app, say_end
 from borgish.cli.session import DirOption, session_of
 from borgish.errors import Conflict, Invalid
 from borgish.vocabulary import NAME_PATTERN
@@ -75,6 +75,7 @@ def init(
     print_out(f"cell {file.name} in {where} {what}; it listens on {file.listen}")
     print_out(f"authority: {authority}")
     print_out(f"admin token: {where / 'tokens' / 'admin.token'}")
+    say_end(where)
     print_err(f"Next: borgmaster --config {where / 'cell.toml'}")
 
 

@@ -5,18 +5,23 @@ leader takes it over at its start and at SIGHUP, and the file is renamed: from t
 tokens, shows them and can revoke them. So comes the first token, and another one where all were lost.
 """
 
+import logging
 import re
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
 
 from borgish.cell.access import HOST, Invitation, Role, Token
-from borgish.credentials import LETTER_BOX
+from borgish.credentials import LETTER_BOX, admin_name, admin_token_digest, admin_token_ends
 from borgish.errors import UnsafeConfiguration
+from borgish.join_token import digest_of
 
 TAKEN = "tokens.taken.toml"
 INVITATION_SECONDS = 24 * 3600.0
+
+log = logging.getLogger("borgmaster")
 
 
 class Letter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -37,8 +42,9 @@ class Letters(msgspec.Struct, frozen=True):
         return bool(self.tokens or self.invitations)
 
 
-def read_letters(folder: Path, wall: float) -> Letters:
-    """Return what is in the letter box of a folder, as of now, in seconds since 1970.
+def read_letters(folder: Path, host: str, wall: float) -> Letters:
+    """Return what is in the letter box of a folder, as of now, in seconds since 1970. ``host`` is where the
+    cell listens, by which the admin token of the folder has an end.
 
     Raises UnsafeConfiguration for a file that cannot be read or understood.
     """
@@ -48,6 +54,7 @@ def read_letters(folder: Path, wall: float) -> Letters:
             return Letters()
         tables = tomllib.loads(path.read_text("utf-8"))
         letters = {_checked(key): msgspec.convert(table, Letter) for key, table in tables.items()}
+        ends = {admin: admin_token_ends(folder, host) for admin in _admin_token(folder)}
     except (OSError, ValueError, msgspec.ValidationError) as error:
         raise UnsafeConfiguration(
             f"the tokens in {path} cannot be read: {error}",
@@ -59,8 +66,28 @@ def read_letters(folder: Path, wall: float) -> Letters:
             over = wall + INVITATION_SECONDS
             invitations.append(Invitation(digest, letter.machine, 1, wall, HOST, over))
         else:
-            tokens.append(Token(digest, letter.name, letter.role, (), wall, HOST))
+            tokens.append(Token(digest, letter.name, letter.role, (), wall, HOST, ends.get(digest, 0.0)))
     return Letters(tuple(tokens), tuple(invitations))
+
+
+def letters_to_lead(folder: Path, host: str, known: Iterable[Token], wall: float) -> Letters:
+    """Return what a master that begins to lead lets in: what is in the letter box, and the admin token of the
+    folder, unless it is over, where no other token of an admin is good. Raises UnsafeConfiguration."""
+    letters = read_letters(folder, host, wall)
+    if any(it.role is Role.ADMIN and not it.is_over(wall) for it in (*known, *letters.tokens)):
+        return letters
+    digest = admin_token_digest(folder)
+    admin = Token(digest, admin_name(), Role.ADMIN, (), wall, HOST, admin_token_ends(folder, host))
+    if admin.is_over(wall):
+        log.warning("no token of an admin is good any more; `borgctl cell recover` makes another")
+        return letters
+    return msgspec.structs.replace(letters, tokens=(*letters.tokens, admin))
+
+
+def _admin_token(folder: Path) -> list[str]:
+    """Return the SHA-256 of the admin token in a folder, if there is one."""
+    path = folder / "tokens" / "admin.token"
+    return [digest_of(path.read_text("utf-8").strip())] if path.exists() else []
 
 
 def put_away(folder: Path) -> None:

@@ -14,15 +14,12 @@ from borgish.api.auth import CellTokens
 from borgish.api.middleware import AuthMiddleware, hosts_of
 from borgish.api.rate_limits import Limits
 from borgish.api.standby import StandbyApp
-from borgish.cell.access import HOST, Role, Token
 from borgish.cell.access_commands import AdmitTokens
 from borgish.cell.model import Cell
 from borgish.clock import SystemClock
 from borgish.credentials import (
     LETTER_BOX,
     Credentials,
-    admin_name,
-    admin_token_digest,
     make_credentials,
     read_credentials,
 )
@@ -31,7 +28,7 @@ from borgish.master.audit_log import is_of_another_secret
 from borgish.master.certificates import Certificates
 from borgish.master.daemon import Daemon, Listener
 from borgish.master.garbage import settle
-from borgish.master.letter_box import Letters, put_away, read_letters
+from borgish.master.letter_box import Letters, letters_to_lead, put_away, read_letters
 from borgish.master.members import MemberList
 from borgish.master.preflight import TAKE_OVER_FLAG, TakeOver, check_machines, seen_in_files
 from borgish.master.settings import LIVE, Settings
@@ -190,15 +187,8 @@ class Process:
         await self._daemon.run(self._stopping, self._put_away if is_posted else lambda: None)
 
     def _letters(self, cell: Cell) -> Letters:
-        """Return what the host's administrators let in: what is in the letter box, and the admin token of the
-        folder, where no token of an admin is known."""
-        folder, wall = self._settings.folder, SystemClock().now().wall
-        letters = read_letters(folder, wall)
-        there = (*cell.access.tokens.values(), *letters.tokens)
-        if any(token.role is Role.ADMIN and not token.is_over(wall) for token in there):
-            return letters
-        admin = Token(admin_token_digest(folder), admin_name(), Role.ADMIN, (), wall, HOST)
-        return msgspec.structs.replace(letters, tokens=(*letters.tokens, admin))
+        settings, wall = self._settings, SystemClock().now().wall
+        return letters_to_lead(settings.folder, settings.host, cell.access.tokens.values(), wall)
 
     def _put_away(self) -> None:
         """Note that what was in the letter box is in the cell."""
@@ -224,7 +214,7 @@ class Process:
 
         def read() -> _Reading:
             new, settings = read_anew(old)  # which loads the files under [tls] into a context of its own
-            letters = read_letters(settings.folder, SystemClock().now().wall)
+            letters = read_letters(settings.folder, settings.host, SystemClock().now().wall)
             return _Reading(new, settings, letters, self._certificates.read(settings))
 
         reload(log, read, self._apply)

@@ -31,6 +31,10 @@ def test_a_new_cell_is_for_its_user_only_and_can_listen_anywhere(
     authority = read_authority(folder)
     assert authority.sha256 in said.out
     assert f"borgmaster --config {folder / 'cell.toml'}" in said.err
+    assert "admin token ends" in said.err
+    assert "`borgctl token create --role admin --user YOU --for 90d`" in said.err
+    assert run(["cell", "recover", "--dir", str(folder)]) == 0
+    assert "admin token ends" in capfd.readouterr().err
     assert folder.stat().st_mode & 0o777 == 0o700
     for path in folder.rglob("*"):
         assert path.stat().st_mode & 0o077 == 0, path
@@ -41,6 +45,14 @@ def test_a_new_cell_is_for_its_user_only_and_can_listen_anywhere(
     assert run(["cell", "init", "--dir", str(folder)]) == 0
     assert "is complete" in capfd.readouterr().out
     assert files_in(folder) == before
+
+
+def test_the_admin_token_of_a_cell_on_loopback_has_no_end(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["cell", "init", "--dir", str(tmp_path / "cell")]) == 0
+    assert run(["cell", "recover", "--dir", str(tmp_path / "cell")]) == 0
+    assert "ends" not in capfd.readouterr().err
 
 
 def test_a_death_at_any_step_is_mended_by_the_next_run(
