@@ -15,12 +15,13 @@ def test_a_cell_is_read_as_it_was(tidied: RealCell) -> None:
     empty = tidied.items("status")["position"]
     tidied.ok("job", "submit", "--settle", 0, "-", stdin=JOB)
     tidied.ok("checkpoint", "create", "--name", "two-tasks")
-    two = tidied.items("status")
+    two = tidied.items("checkpoint", "show", "two-tasks")["checkpoint"]["position"]
+    at_two = tidied.items("status")["now"]
     tidied.ok("job", "scale", "ann/past", 5)
     tidied.ok("job", "wait", "ann/past", "--settle", 0)
 
     assert "ann/past" not in {job["name"] for job in tidied.items("job", "list", "--at", empty)}
-    for at in (two["position"], two["now"], "two-tasks"):
+    for at in (two, at_two, "two-tasks"):
         job = {job["name"]: job for job in tidied.items("job", "list", "--at", at)}["ann/past"]
         assert (job["tasks"], job["running"], job["up"]) == (2, 2, None)
     assert len(tidied.items("task", "list", "past")) == 5
@@ -29,8 +30,8 @@ def test_a_cell_is_read_as_it_was(tidied: RealCell) -> None:
     assert [task["machine"] for task in then] == [
         task["machine"] for task in tidied.items("task", "list", "past")[:2]
     ]
-    assert tidied.items("status", "--at", "two-tasks")["as_of"]["position"] == two["position"]
-    assert tidied.ok("why", "past/0", "--at", "two-tasks").startswith(f"As of position {two['position']} (")
+    assert tidied.items("status", "--at", "two-tasks")["as_of"]["position"] == two
+    assert tidied.ok("why", "past/0", "--at", "two-tasks").startswith(f"As of position {two} (")
     refused = tidied.borgctl("job", "show", "past", "--at", empty)
     assert refused.code == 1
     assert "there is no job 'past'" in refused.err
