@@ -1,8 +1,10 @@
 """Containers are kept in: as whom they run, what they reach, what of the machine they see."""
 
 import asyncio
+import os
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import docker
@@ -147,14 +149,56 @@ async def test_what_root_writes_into_files_of_the_engine_is_its_disk(
     assert "limit 2MiB" in (await ended(runtime, spec.key)).reason
 
 
-async def test_the_metadata_address_is_closed(machine: Machine, apart: DockerRuntime) -> None:
-    if (why := apart.measures()["docker metadata address"]) != HELD:
+def ip(*words: str) -> None:
+    subprocess.run(["ip", *words], check=True, capture_output=True)
+
+
+@pytest.fixture
+def cloud(tmp_path: Path) -> Iterator[tuple[str, str]]:
+    """A host of its own, behind this one, that serves a page at two addresses: one of the kind of a cloud's
+    metadata, not theirs itself, which this machine may need, and one of another kind."""
+    name, link = f"bg-{os.getpid()}", f"bgc{os.getpid() % 100_000}"
+    low, high = os.getpid() % 50, os.getpid() // 50 % 250
+    metadata, here, there = f"169.254.{100 + low}.{1 + high}", f"10.78.{high}.1", f"10.78.{high}.2"
+    (tmp_path / "index.html").write_text("here\n")
+    ip("netns", "add", name)
+    try:
+        ip("link", "add", link, "up", "type", "veth", "peer", "name", "eth0", "netns", name)
+        ip("address", "add", f"{here}/30", "dev", link)
+        for words in (
+            ("address", "add", f"{there}/30", "dev", "eth0"),
+            ("address", "add", metadata, "dev", "lo"),
+            ("link", "set", "eth0", "up"),
+            ("link", "set", "lo", "up"),
+            ("route", "add", "default", "via", here),
+        ):
+            ip("-n", name, *words)
+        ip("route", "add", metadata, "via", there)
+        serve = ["busybox", "httpd", "-f", "-p", "80", "-h", str(tmp_path)]
+        with subprocess.Popen(["nsenter", f"--net=/run/netns/{name}", *serve]) as serving:
+            yield metadata, there
+            serving.kill()
+    finally:
+        ip("netns", "del", name)  # and with it the link, and the route
+
+
+@pytest.mark.networks
+async def test_the_metadata_address_is_closed(machine: Machine, cloud: tuple[str, str]) -> None:
+    """By a rule of this run: that of other cells stays, for those of the machine that share it."""
+    spec, (metadata, elsewhere) = machine.spec(*SLEEP), cloud
+    runtime = DockerRuntime("cloud", "m1", mark=machine.mark, rules=ANY_ENGINE, keep=KEEP_NOTHING)
+    await runtime.open(lambda _: None)
+    if (why := runtime.measures()["docker metadata address"]) != HELD:
         pytest.skip(f"no rule can be made here: {why}")
-    spec = machine.spec(*SLEEP)
-    await apart.start(spec, 1)
-    assert (await said(apart, spec, "timeout 1 nc 169.254.169.254 80 < /dev/null")) != "(0)"
-    bridge = docker_host.bridge_of("integration")
-    assert f"-A DOCKER-USER -d 169.254.0.0/16 -i {bridge} -j DROP" in await asyncio.to_thread(rules)
+    await runtime.start(spec, 1)
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while await said(runtime, spec, f"wget -qO- http://{elsewhere}/") != "here (0)":
+            await asyncio.sleep(0.05)
+    (await asyncio.open_connection(metadata, 80))[1].close()  # which the machine itself reaches
+    assert "(0)" not in await said(runtime, spec, f"timeout 1 wget -qO- http://{metadata}/")
+    await runtime.kill(spec.key)
+    await runtime.forget(spec.key)
+    await runtime.close()
 
 
 async def test_folders_of_the_machine_are_mounted_as_listed(
