@@ -122,11 +122,17 @@ class FakeMaster:
         self.log_failure: Exception | None = None
         self.log_break: Exception | None = None
         self.log_silence = False
+        self.log_ends = False
         self.logs_open = 0
         self.streams: list[tuple[tuple[str, ...], Terminal | None, float]] = []
         self.sizes: list[tuple[int, int]] = []
         self.inputs: list[tuple[str, str, str, int, bytes, bool]] = []
         self.hub = WatchHub(3, self, kept=100)
+
+    def end_streams(self) -> None:
+        """End what is watched and followed, as soon as it has said what there is."""
+        self.log_ends = True
+        self.hub.close()
 
     async def ask(
         self,
@@ -217,7 +223,7 @@ class FakeMaster:
             if self.log_break:
                 raise self.log_break
             yield b"\x1b[31mtwo\xff\n"
-            if follow:
+            if follow and not self.log_ends:
                 await asyncio.Event().wait()
         finally:
             self.logs_open -= 1

@@ -16,8 +16,14 @@ from tests.integration.api.fakes import FakeMaster, RunningApi
 from tests.profiles import examples
 
 TOKEN = {"Authorization": "Bearer bgt_admin"}
-STREAMS = ("/v1/watch", "/v1/tasks/{user}/{name}/{index}/logs")
-JOB_FILES = ("/v1/jobs", "/v1/plan", "/v1/crons")  # to make some takes minutes; tests/property/spec does
+JOB_FILES = ("POST /v1/jobs", "POST /v1/plan", "POST /v1/crons")
+PLAIN = ("name", "user", "kind", "tasks", "run", "image", "labels", "schedule")
+"""Fields of a job file that go together whatever is in them."""
+FOUND = {
+    "GET /v1/watch": {},
+    "GET /v1/tasks/{user}/{name}/{index}/logs": {"user": "ann", "name": "web", "index": 0},
+}
+"""Routes of which an answer is wanted that is no refusal, and what is there that they are asked about."""
 SAYS_LESS = (
     *("/v1/apply", "/v1/apply/plan"),  # whose files are a language of their own
     *("/v1/machines", "/v1/checkpoints/import"),
@@ -36,12 +42,7 @@ def described(bands: Bands = DEFAULT_BANDS) -> dict[str, Any]:
     return read
 
 
-LABELS = [
-    f"{method.upper()} {path}"
-    for path, methods in described()["paths"].items()
-    for method in methods
-    if path not in STREAMS and not (path in JOB_FILES and method == "post")
-]
+LABELS = [f"{method.upper()} {path}" for path, methods in described()["paths"].items() for method in methods]
 
 
 @pytest.fixture(scope="module")
@@ -101,12 +102,23 @@ def whole(body: Any) -> Any:
     return int(body) if isinstance(body, float) and body.is_integer() else body
 
 
+def fit(label: str, case: Any, *, plainly: bool) -> None:
+    """Have a request say what its schema leaves open, so that it may be a good one."""
+    case.body = whole(case.body)
+    if label in JOB_FILES:
+        if "schedule" in case.body:
+            case.body["schedule"] = "*/5 * * * *"
+        if plainly:
+            case.body = {name: value for name, value in case.body.items() if name in PLAIN}
+    case.path_parameters.update(FOUND.get(label, {}))
+
+
 @pytest.mark.parametrize("label", LABELS)
 def test_answers_are_as_described(label: str, operations: dict[str, Any], served: RunningApi) -> None:
     from schemathesis.checks import not_a_server_error
     from schemathesis.specs.openapi import checks
 
-    operation = operations[label]
+    operation, answered = operations[label], list[int]()
     judges = [
         *(not_a_server_error, checks.status_code_conformance, checks.content_type_conformance),
         checks.response_schema_conformance,
@@ -123,10 +135,13 @@ def test_answers_are_as_described(label: str, operations: dict[str, Any], served
     )
     def ask(case: Any) -> None:
         served.do(served.master.reset)
-        case.body = whole(case.body)
+        served.do(served.master.end_streams)
+        fit(label, case, plainly=len(answered) % 2 == 0)
         response = case.call(base_url=served.serving.url, headers=TOKEN, timeout=60)
         case.validate_response(response, checks=judges)
-        if operation.path not in SAYS_LESS:
+        answered.append(response.status_code)
+        if operation.path not in SAYS_LESS and label not in JOB_FILES:
             assert response.status_code != Invalid.status, response.text
 
     ask()
+    assert {200, 201} & set(answered) or label not in (*FOUND, *JOB_FILES), answered
