@@ -71,12 +71,12 @@ def ask(
 
 
 @contextmanager
-def ask_many(api: RunningApi) -> Iterator[Callable[[str, str, dict[str, str]], int]]:
+def ask_many(api: RunningApi) -> Iterator[Callable[..., int]]:
     """Gives what asks over one connection and returns the status; a stream is not read."""
     connection = http.client.HTTPConnection("127.0.0.1", api.serving.port, timeout=PATIENCE_SECONDS)
 
-    def asked(method: str, path: str, headers: dict[str, str]) -> int:
-        connection.request(method, path, headers=headers)
+    def asked(method: str, path: str, headers: dict[str, str], body: str | None = None) -> int:
+        connection.request(method, path, body, headers)
         response = connection.getresponse()
         if response.headers["content-type"].startswith("text/event"):
             connection.close()
