@@ -165,26 +165,46 @@ def _submitted(real: RealCell, times: int) -> list[float]:
 
 
 def _links(sizes: Sizes) -> Iterator[Figure]:
+    """In each round machines join a new cell, in clear and then over TLS. They are polled in the last one."""
     count = sizes.door_machines
-    with lone_master() as master, machines(master.address, master.join_token, count):
-        plain = _polled(master.client, master.pid, sizes)
-    with _secure_master() as (client, pid, folder):
-        secret = new_token()
-        invited = InvitationRequest(digest_of(secret), uses=10_000, for_seconds=3600)
-        client.post("/v1/invitations", invited, Accepted)
-        before = ticks(pid)
-        with machines(urlsplit(client.url).netloc, secret, count, _certified(folder)):
-            _until_heard(client, count)
-            joined = 1000 * (ticks(pid) - before) / TICKS
-            over_tls = _polled(client, pid, sizes)
-    yield Figure(f"doors.joined_over_tls.{count}", "ms cpu each", [joined / count])
-    yield Figure(f"doors.polls.plain.{count}", "ms cpu/s", plain, quantile=MEAN)
-    yield Figure(f"doors.polls.tls.{count}", "ms cpu/s", over_tls, quantile=MEAN)
+    joined: dict[str, list[float]] = {"plain": [], "tls": []}
+    polled: dict[str, list[float]] = {}
+    for left in reversed(range(sizes.rounds)):
+        with (
+            lone_master() as master,
+            _joined(master.client, master.pid, master.join_token, count) as cpu,
+        ):
+            joined["plain"].append(cpu)
+            if not left:
+                polled["plain"] = _polled(master.client, master.pid, sizes)
+        with _secure_master() as (client, pid, folder):
+            secret = new_token()
+            invited = InvitationRequest(digest_of(secret), uses=10_000, for_seconds=3600)
+            client.post("/v1/invitations", invited, Accepted)
+            with _joined(client, pid, secret, count, _certified(folder)) as cpu:
+                joined["tls"].append(cpu)
+                if not left:
+                    polled["tls"] = _polled(client, pid, sizes)
+    for name, each in joined.items():
+        yield Figure(f"doors.joined.{name}.{count}", "ms cpu each", each)
+    for name, seconds in polled.items():
+        yield Figure(f"doors.polls.{name}.{count}", "ms cpu/s", seconds, quantile=MEAN)
+
+
+@contextmanager
+def _joined(
+    client: Client, pid: int, token: str, count: int, secure: Secure | None = None
+) -> Iterator[float]:
+    """Have machines join that are called then; gives the milliseconds of the master's cpu until each was
+    heard, for one of them."""
+    before = ticks(pid)
+    with machines(urlsplit(client.url).netloc, token, count, secure):
+        _until_heard(client, count)
+        yield 1000 * (ticks(pid) - before) / TICKS / count
 
 
 def _polled(client: Client, pid: int, sizes: Sizes) -> list[float]:
     """Return the milliseconds of cpu of each second in which machines that were heard are polled."""
-    _until_heard(client, sizes.door_machines)
     time.sleep(sizes.door_settle_seconds)
     return cpu_of(pid, sizes.rounds * sizes.door_seconds)
 
