@@ -87,7 +87,8 @@ class AuthMiddleware:
                 await self._pass_on(scope, receive, send, request)
             finally:
                 self._open.discard(request)
-                self._let_body_go(request)
+                if request.has_long_body:  # its scope has had it until now
+                    self._bodies.end(request.principal, request.source)
 
     async def _pass_on(self, scope: Scope, receive: Receive, send: Send, request: "_OpenRequest") -> None:
         """Let the app answer. A stream that breaks off ends without its end mark, and a line in the log."""
@@ -95,7 +96,6 @@ class AuthMiddleware:
         async def watched(message: Any) -> None:
             if message["type"] == "http.response.start":
                 request.begun = True
-                self._let_body_go(request)
                 if 400 <= message["status"] < 500 and message["status"] != TooManyRequests.status:
                     self._limits.refused(request.principal, request.source)
                 if message["status"] == Forbidden.status:
@@ -141,11 +141,6 @@ class AuthMiddleware:
             self._bodies.begin(principal, source)
             request.has_long_body = True
         return request
-
-    def _let_body_go(self, request: "_OpenRequest") -> None:
-        if request.has_long_body:
-            request.has_long_body = False
-            self._bodies.end(request.principal, request.source)
 
 
 class _OpenRequest:

@@ -45,6 +45,8 @@ class BoundedHttp(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._finish_within(None)
         super().connection_lost(exc)
+        # uvicorn leaves the timer of a connection that broke, and this object with it.
+        self._unset_keepalive_if_required()
 
     def data_received(self, data: bytes) -> None:
         self._got_on = False
@@ -74,6 +76,16 @@ class BoundedHttp(HttpToolsProtocol):
         self._got_on = True
         self._finish_within(None)
         super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        # The framework keeps a body in the scope, and uvicorn the cycle until the next request, which an idle
+        # connection may never send. A cycle that waits behind the one that was answered has all before it.
+        cycle = self.cycle
+        if cycle.response_complete:
+            if self.scope is cycle.scope:  # and not that of a request whose head is on its way
+                self.scope = {}  # type: ignore[typeddict-item]
+            cycle.scope, cycle.body = {}, bytearray()  # type: ignore[typeddict-item]
 
     def send_400_response(self, msg: str) -> None:
         """Answer what is no HTTP; uvicorn calls this."""

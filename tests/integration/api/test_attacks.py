@@ -5,7 +5,9 @@ import json
 import re
 import select
 import socket
+import struct
 import time
+import tracemalloc
 
 import pytest
 
@@ -261,6 +263,75 @@ def test_long_bodies_that_never_end_are_few_of_each_user(api: RunningApi) -> Non
             connection.close()
     long = b"#" * 70_000
     until(lambda: ask(api, "/v1/jobs/ann/web/scale", long)[0] == 413)
+
+
+def asked(api: RunningApi, *pieces: bytes) -> tuple[socket.socket, int]:
+    """Return a connection that stays open, and the status of what it was answered."""
+    connection = socket.create_connection(("127.0.0.1", api.serving.port), timeout=PATIENCE_SECONDS)
+    for piece in pieces:
+        connection.sendall(piece)
+    return connection, int(_answer(connection).split(b" ")[1])
+
+
+@pytest.mark.parametrize("broken", [False, True])
+@pytest.mark.parametrize(
+    ("target", "body", "status"),
+    [
+        (b"/v1/plan", b"name: web\nrun: [sleep]\n", 200),
+        (b"/v1/jobs", b"name: web\nrun: [sleep]\n", 201),
+        (b"/v1/jobs", b"name: web\n", 400),
+        (b"/v1/apply", b"", 400),
+    ],
+)
+def test_a_long_body_is_let_go_when_it_is_answered(
+    api: RunningApi, target: bytes, body: bytes, status: int, *, broken: bool
+) -> None:
+    """While the connection stays open, and when it is broken off."""
+    body += b"#" * 1_000_000
+    head = b"POST %b HTTP/1.1\r\n%bContent-Length: %d\r\n\r\n" % (target, TOKEN, len(body))
+    opened = [asked(api, head, body)]  # what is kept of the first is kept once
+    tracemalloc.start()
+    try:
+        opened += [asked(api, head, body) for _ in range(3)]
+        if broken:
+            for connection, _ in opened:
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                connection.close()
+        until(lambda: tracemalloc.get_traced_memory()[0] < len(body))
+    finally:
+        tracemalloc.stop()
+        for connection, _ in opened:
+            connection.close()
+    assert {answered for _, answered in opened} == {status}
+
+
+def test_a_request_may_begin_before_the_one_before_is_answered(api: RunningApi) -> None:
+    asking = b"GET /v1/status HTTP/1.1\r\n"
+    connection, status = asked(api, asking + TOKEN + b"\r\n" + asking)
+    with connection:
+        connection.sendall(TOKEN + b"\r\n")
+        assert (status, problem(_answer(connection))[0]) == (200, 200)
+
+
+def test_a_long_body_counts_until_its_answer_is_out(api: RunningApi) -> None:
+    """Who reads no answers has requests wait with their bodies to be answered."""
+    target = b"/v1/tasks/ann/web/0/exec/stdin?session=s"
+    unread = b"GET /v1/openapi.json HTTP/1.1\r\n" + TOKEN + b"\r\n"
+    head = b"POST %b HTTP/1.1\r\n%bContent-Length: 70000\r\n\r\n" % (target, TOKEN)
+    listener = api.serving._server.socket
+    api.do(lambda: listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096))
+    opened = []
+    try:
+        for _ in range(2 * LONG_BODIES_OF_USER_MAX):  # while the loop below asks, some are refused
+            opened.append(socket.socket())
+            opened[-1].setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            opened[-1].connect(("127.0.0.1", api.serving.port))
+            opened[-1].sendall(unread + head + b"#" * 70_000)
+        until(lambda: ask(api, target.decode(), b"#" * 70_000)[1].get("hint") == "Send a few at a time")
+    finally:
+        for connection in opened:
+            connection.close()
+    until(lambda: ask(api, target.decode(), b"#" * 70_000)[0] == 200)
 
 
 def test_a_file_of_90_000_keys_costs_the_loop_little_of_what_it_takes_to_read(api: RunningApi) -> None:
