@@ -302,8 +302,9 @@ class DockerRuntime:
             task.cancel()
         self._inventory.close()
         if not self._keep.containers:
+            cell, uids = self._owner.cell, self._rules.program_uids
             with suppress(APIError, Unreachable):
-                await self._engine.slow(partial(remove_network, cell=self._owner.cell), "remove a network")
+                await self._engine.slow(lambda client: remove_network(client, cell, uids), "remove a network")
         self._engine.close()
 
 

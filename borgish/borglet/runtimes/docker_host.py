@@ -148,13 +148,15 @@ def _network(client: Client, cell: str) -> tuple[dict[str, Any], str]:
     return {}, f"the engine made no network ({made})"
 
 
-def remove_network(client: Client, cell: str) -> None:
-    """Remove a cell's network and its rule, unless some container is in it."""
+def remove_network(client: Client, cell: str, program_uids: Iterable[str] = ()) -> None:
+    """Remove a cell's network and its rules, unless some container is in it."""
     try:
         client.remove_network(name_of(cell))
     except (NotFound, APIError):
         return  # it is gone, or somebody's yet
-    _firewall("-D", *_to_link_local(bridge_of(cell)))
+    bridge = bridge_of(cell)
+    for rule in (_to_link_local(bridge), *(_from_programs(bridge, uid) for uid in program_uids)):
+        _firewall("-D", *rule)
 
 
 def _addresses(publish: str, network: dict[str, Any]) -> tuple[str, ...]:

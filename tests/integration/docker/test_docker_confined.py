@@ -273,7 +273,8 @@ async def test_an_engine_over_a_network_is_refused(host: str, monkeypatch: pytes
 
 
 async def test_who_leaves_the_machine_leaves_no_network(machine: Machine) -> None:
-    runtime = DockerRuntime("leaving", "m1", mark=machine.mark, rules=ANY_ENGINE, keep=KEEP_NOTHING)
+    with_uids = msgspec.structs.replace(ANY_ENGINE, program_uids=UidRules().ranges)
+    runtime = DockerRuntime("leaving", "m1", mark=machine.mark, rules=with_uids, keep=KEEP_NOTHING)
     await runtime.open(lambda _: None)
     await runtime.close()
     assert machine.engine.networks.list(names=["borgish-leaving"]) == []
