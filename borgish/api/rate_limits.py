@@ -17,6 +17,7 @@ from borgish.cell.access import Principal, Role
 from borgish.clock import Clock
 from borgish.configuration import Amount, Count
 from borgish.errors import TooManyRequests
+from borgish.wire.bounded_http import STRANGERS_OF_ADDRESS, Strangers
 
 SOURCES_MAX = 4096  # addresses that are remembered, and as many of those that machines join from
 LONG_BODIES_OF_USER_MAX = 16
@@ -31,13 +32,14 @@ address may join at once: each asks for it, and proves then that it was invited.
 
 
 class LimitSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """For each user; the last, for each address that sends no token of the cell. A rate of 0: no limit."""
+    """For each user; the last two, for each address that sends no token of the cell. Rate 0: no limit."""
 
     requests_per_second: Amount = 200.0
     requests_burst: Count = 2000
     refused_per_second: Amount = 10.0
     refused_burst: Count = 100
     unauthenticated_per_minute: Amount = 10.0
+    unauthenticated_connections: Count = STRANGERS_OF_ADDRESS
 
 
 class Bucket:
@@ -64,12 +66,13 @@ class Limits:
     """Counts what users ask and are refused. Used from the event loop only."""
 
     def __init__(self, settings: LimitSettings, clock: Clock) -> None:
-        self._clock = clock
+        self._clock, self.connections = clock, Strangers()
         self.change(settings)
 
     def change(self, settings: LimitSettings) -> None:
         """Go by other settings from now on; all begin anew."""
         self._settings = settings
+        self.connections.of_address = settings.unauthenticated_connections
         # By name and role: another token is no way to more.
         self._users: dict[tuple[str, str], Bucket] = {}
         self._refused: dict[tuple[str, str], Bucket] = {}

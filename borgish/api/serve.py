@@ -16,7 +16,7 @@ from borgish.addresses import is_loopback
 from borgish.api.middleware import App
 from borgish.errors import UnsafeConfiguration
 from borgish.tls.contexts import Replaceable, master_listener, operators_listener
-from borgish.wire.bounded_http import BoundedHttp, BoundedServer
+from borgish.wire.bounded_http import BoundedHttp, BoundedServer, Strangers
 
 KEEP_ALIVE_SECONDS = 75
 STOP_SECONDS = 0.6  # for answers under way; what is still open then is cut off
@@ -75,7 +75,9 @@ class Serving:
             await self._task
 
 
-async def serve(app: App, host: str, port: int, tls: Tls | None = None) -> Serving:
+async def serve(
+    app: App, host: str, port: int, tls: Tls | None = None, strangers: Strangers | None = None
+) -> Serving:
     """Start serving; returns when connections are answered. Port 0: any free one.
 
     Raises UnsafeConfiguration beyond loopback without TLS, with files that cannot be used, and when the
@@ -91,7 +93,7 @@ async def serve(app: App, host: str, port: int, tls: Tls | None = None) -> Servi
     if tls is not None and tls.is_own:
         own = Replaceable(master_listener(tls.certificate, tls.ca), tls.name, _operators(tls.before))
         config.ssl = own.context
-    server = _Server(config, listener)
+    server = _Server(config, listener, strangers)
     bound = int(listener.getsockname()[1])
     shown = f"[{host}]" if ":" in host else host
     serving = Serving(server, bound, f"{'https' if tls else 'http'}://{shown}:{bound}", own)
@@ -102,8 +104,8 @@ async def serve(app: App, host: str, port: int, tls: Tls | None = None) -> Servi
 class _Server(BoundedServer):
     """The server, with a word when it is ready."""
 
-    def __init__(self, config: uvicorn.Config, listener: socket.socket) -> None:
-        super().__init__(config)
+    def __init__(self, config: uvicorn.Config, listener: socket.socket, strangers: Strangers | None) -> None:
+        super().__init__(config, strangers)
         self.socket = listener
         self.ready = asyncio.Event()
 

@@ -67,7 +67,7 @@ class Listener:
         """``shown``: its certificate, and by whose signature it knows its callers; None without TLS."""
         self.url = ""  # where it listens
         self._app = self._first = app
-        self._shown = shown
+        self._shown, self._strangers = shown, limits.connections
         self._door = AuthorityDoor(self, limits, *_shown(shown))
         self._serving: serve.Serving | None = None
 
@@ -96,7 +96,9 @@ class Listener:
 
     async def open(self, settings: Settings) -> None:
         """Begin to listen. Raises what ``serve`` does."""
-        self._serving = await serve.serve(self._door, settings.host, settings.port, self._shown)
+        self._serving = await serve.serve(
+            self._door, settings.host, settings.port, self._shown, self._strangers
+        )
         self.url = self._serving.url
 
     async def stop(self) -> None:

@@ -7,8 +7,10 @@ What is refused here is refused as problem details, like everything else.
 
 import asyncio
 import contextlib
+import ipaddress
+import resource
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http import HTTPStatus
 from typing import Any
 
@@ -16,6 +18,7 @@ import msgspec
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from borgish.addresses import is_loopback
 from borgish.tls.names import PEER, Peer, peer_of
 from borgish.wire.api import Problem
 
@@ -24,6 +27,53 @@ HANDSHAKE_SECONDS_MAX = 10.0
 HEAD_BYTES_MAX = 16 * 1024
 HEAD_SECONDS_MAX = 20.0
 BODY_SECONDS_MAX = 60.0
+
+STRANGERS_OF_ADDRESS = 100
+HURRIED_SECONDS_MAX = 5.0
+_HURRIED = 25  # for each stranger of an address that has the time of a head
+_ACCEPTED_AT_ONCE = 100  # between two of which others have their turn
+_NOT_ACCEPTING_SECONDS = 0.1
+
+KNOWN = "borgish.known"
+"""The key in the state of a request's scope: to be called where its token is valid."""
+
+
+class Strangers:
+    """The connections that have shown neither a valid token yet nor a certificate of the cell.
+
+    Everybody comes as one, and thousands of clients may come from one address at once. So those of an
+    address that are too many (``of_address``) are closed only if they do not soon say who they are. When
+    they are very many, or take too much of the descriptors, the oldest is closed for each that comes: who
+    means to ask does so at once.
+    """
+
+    def __init__(self, of_address: int = STRANGERS_OF_ADDRESS) -> None:
+        self.of_address = of_address
+        # Strangers have at most a quarter of the descriptors, and with them all connections three quarters:
+        # polls of machines, the store and files always find one. One address leaves half of it to others.
+        self._descriptors, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        self._all: dict[BoundedHttp, None] = {}  # the oldest first, like those of each source
+        self._by_source: dict[str, dict[BoundedHttp, None]] = {}
+
+    def may_come(self, connections: int) -> bool:
+        """Return whether there is room for one more than so many connections of all."""
+        return connections < self._descriptors // 2
+
+    def come(self, one: "BoundedHttp", source: str) -> float:
+        """Count one, and return how long it may take to show who it is."""
+        there = self._by_source.setdefault(source, {})
+        if len(there) >= min(_HURRIED * self.of_address, self._descriptors // 8):
+            next(iter(there)).let_go()
+        elif len(self._all) >= self._descriptors // 4:
+            next(iter(self._all)).let_go()
+        self._all[one] = self._by_source.setdefault(source, {})[one] = None
+        return HEAD_SECONDS_MAX if len(there) <= self.of_address else HURRIED_SECONDS_MAX
+
+    def go(self, one: "BoundedHttp", source: str) -> None:
+        """Count one less: it is closed, or no stranger."""
+        del self._all[one], self._by_source[source][one]
+        if not self._by_source[source]:
+            del self._by_source[source]
 
 
 class BoundedHttp(HttpToolsProtocol):
@@ -36,13 +86,40 @@ class BoundedHttp(HttpToolsProtocol):
     _loose_bytes = 0
     _got_on = False
     _deadline: asyncio.TimerHandle | None = None
+    _strangers: Strangers | None = None  # that it is one of
+    _source = ""
+    _seconds = HEAD_SECONDS_MAX
+    _socket: socket.socket
+
+    def come(self, strangers: Strangers, source: str, connection: socket.socket) -> None:
+        """Be one of the strangers, who have one deadline for all that they ask."""
+        self._strangers, self._source, self._socket = strangers, source, connection
+        self._seconds = strangers.come(self, source)
+
+    def go(self) -> None:
+        """Be a stranger no more."""
+        if self._strangers is not None:
+            self._strangers.go(self, self._source)
+            self._strangers = None
+
+    def let_go(self) -> None:
+        """Close the connection, whatever it is at."""
+        self.go()
+        if self.transport is not None:
+            self.transport.abort()
+        else:  # what is about to read it finds its end
+            with contextlib.suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RDWR)
 
     def connection_made(self, transport: Any) -> None:  # uvloop's transports are not asyncio's
         super().connection_made(transport)
         self._peer = peer_of(transport.get_extra_info("peercert"))
-        self._finish_within(HEAD_SECONDS_MAX)
+        if self._peer is not None:
+            self.go()
+        self._finish_within(self._seconds)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self.go()
         self._finish_within(None)
         super().connection_lost(exc)
         # uvicorn leaves the timer of a connection that broke, and this object with it.
@@ -60,12 +137,15 @@ class BoundedHttp(HttpToolsProtocol):
         if self._deadline is None:
             self._finish_within(HEAD_SECONDS_MAX)
         super().on_message_begin()
+        if self._strangers is not None:
+            self.scope["state"][KNOWN] = self._become_known
         if self._peer is not None:
             self.scope["state"][PEER] = self._peer
 
     def on_headers_complete(self) -> None:
         self._got_on = True
-        self._finish_within(BODY_SECONDS_MAX)
+        if self._strangers is None:
+            self._finish_within(BODY_SECONDS_MAX)
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
@@ -74,7 +154,8 @@ class BoundedHttp(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         self._got_on = True
-        self._finish_within(None)
+        if self._strangers is None:
+            self._finish_within(None)
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
@@ -91,6 +172,11 @@ class BoundedHttp(HttpToolsProtocol):
         """Answer what is no HTTP; uvicorn calls this."""
         del msg  # it says no more
         self._refuse(HTTPStatus.BAD_REQUEST, "malformed HTTP request", "Use HTTP/1.1, and check the URL")
+
+    def _become_known(self) -> None:
+        if self._strangers is not None:
+            self.go()
+            self._finish_within(BODY_SECONDS_MAX if self.cycle.more_body else None)
 
     def _finish_within(self, seconds: float | None) -> None:
         if self._deadline is not None:
@@ -112,8 +198,13 @@ class BoundedHttp(HttpToolsProtocol):
 
 
 class BoundedServer(uvicorn.Server):
-    """uvicorn without its signal handlers, which would end the process by the signal itself, and with an end
-    to handshakes, which it has no option for."""
+    """uvicorn without its signal handlers, which would end the process by the signal itself, with an end to
+    handshakes, which it has no option for, and with few strangers."""
+
+    def __init__(self, config: uvicorn.Config, strangers: Strangers | None = None) -> None:
+        super().__init__(config)
+        self._strangers = strangers or Strangers()
+        self._arriving: set[asyncio.Task[None]] = set()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -122,17 +213,74 @@ class BoundedServer(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen on these sockets."""
         await super().startup([])
-        config, loop = self.config, asyncio.get_running_loop()
-
-        def protocol() -> asyncio.Protocol:
-            return BoundedHttp(config, self.server_state, self.lifespan.state)
-
         for each in sockets or ():
-            seconds = HANDSHAKE_SECONDS_MAX if config.ssl else None
-            server = await loop.create_server(
-                protocol, sock=each, ssl=config.ssl, backlog=config.backlog, ssl_handshake_timeout=seconds
+            each.setblocking(False)
+            each.listen(self.config.backlog)
+            self.servers.append(_Acceptor(each, self._arrive))  # type: ignore[arg-type]
+
+    def _arrive(self, connection: socket.socket, source: str) -> None:
+        """Speak with a new connection, or close it before it costs anything."""
+        if not self._strangers.may_come(len(self.server_state.connections)):
+            connection.close()
+            return
+        protocol = BoundedHttp(self.config, self.server_state, self.lifespan.state)
+        protocol.come(self._strangers, source, connection)
+        task = asyncio.create_task(self._shake_hands(connection, protocol))
+        self._arriving.add(task)
+        task.add_done_callback(self._arriving.discard)
+
+    async def _shake_hands(self, connection: socket.socket, protocol: BoundedHttp) -> None:
+        context = self.config.ssl
+        seconds = HANDSHAKE_SECONDS_MAX if context else None
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: protocol, connection, ssl=context, ssl_handshake_timeout=seconds
             )
-            self.servers.append(server)
+        except OSError:  # ssl.SSLError and TimeoutError are ones
+            protocol.go()
+
+
+class _Acceptor:
+    """Accepts connections, and says from where each is: asyncio's server would only after the handshake."""
+
+    def __init__(self, listener: socket.socket, arrive: Callable[[socket.socket, str], None]) -> None:
+        self._listener, self._arrive = listener, arrive
+        self._loop = asyncio.get_running_loop()
+        self._again: asyncio.TimerHandle | None = None
+        self._listen()
+
+    def close(self) -> None:
+        self._loop.remove_reader(self._listener)
+        if self._again is not None:
+            self._again.cancel()
+
+    async def wait_closed(self) -> None:
+        """Return at once; the server waits for the connections."""
+
+    def _listen(self) -> None:
+        self._loop.add_reader(self._listener, self._accept)
+
+    def _accept(self) -> None:
+        for _ in range(_ACCEPTED_AT_ONCE):
+            try:
+                connection, address = self._listener.accept()
+            except (BlockingIOError, ConnectionAbortedError):
+                return
+            except OSError:  # other parts of this process have all descriptors
+                self._loop.remove_reader(self._listener)
+                self._again = self._loop.call_later(_NOT_ACCEPTING_SECONDS, self._listen)
+                return
+            connection.setblocking(False)
+            self._arrive(connection, _source(address[0]))
+
+
+def _source(host: str) -> str:
+    """Return who is at an address, as far as it tells: whoever has one of these networks has all of it."""
+    if is_loopback(host):
+        return "loopback"
+    if ":" in host:
+        return str(ipaddress.ip_network((host.partition("%")[0], 64), strict=False))
+    return host
 
 
 def _answer(status: HTTPStatus, detail: str, hint: str) -> bytes:

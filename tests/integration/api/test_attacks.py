@@ -334,6 +334,53 @@ def test_a_long_body_counts_until_its_answer_is_out(api: RunningApi) -> None:
     until(lambda: ask(api, target.decode(), b"#" * 70_000)[0] == 200)
 
 
+def closed(connections: list[socket.socket]) -> int:
+    """Return how many of them the other side has closed, or said something on."""
+    return len(select.select(connections, [], [], 0)[0])
+
+
+def idle(api: RunningApi, count: int) -> list[socket.socket]:
+    address = ("127.0.0.1", api.serving.port)
+    return [socket.create_connection(address, timeout=PATIENCE_SECONDS) for _ in range(count)]
+
+
+def test_of_those_that_do_not_say_who_they_are_few_may_take_their_time(
+    api: RunningApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounded_http, "HURRIED_SECONDS_MAX", 0.3)
+    known = [connected(api) for _ in range(5)]
+    api.serving._server._strangers.of_address = 2
+    kept, strangers = [client._kept for client in known], idle(api, 5)
+    wrong = b"GET /v1/status HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer wrong\r\n\r\n"
+    strangers.append(asked(api, wrong)[0])
+    until(lambda: closed(strangers) == 4)
+    api.call(asyncio.sleep(0.5))
+    assert closed(strangers) == 4
+    for client, before in zip(known, kept, strict=True):
+        client.raw("GET", "/v1/status")
+        assert client._kept is before
+        client.close()
+    for stranger in strangers:
+        stranger.close()
+
+
+def test_strangers_without_end_keep_nobody_out(api: RunningApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounded_http, "_HURRIED", 1)
+    api.serving._server._strangers.of_address = 3
+    strangers = idle(api, 3)
+    until(lambda: api.do(lambda: len(api.serving._server._strangers._all)) == 3)
+    assert not closed(strangers)
+    strangers += idle(api, 40)
+    until(lambda: closed(strangers) == 40)
+    client = api.client()
+    client.raw("GET", "/v1/status")
+    assert closed(strangers) == 41
+    client.close()
+    for stranger in strangers:
+        stranger.close()
+    until(lambda: not api.do(lambda: api.serving._server._strangers._by_source))
+
+
 def test_a_file_of_90_000_keys_costs_the_loop_little_of_what_it_takes_to_read(api: RunningApi) -> None:
     """Others are answered meanwhile, and machines polled. What is counted is cpu of one thread each."""
     keys = b"name: web\nrun: [sleep]\nenv:\n" + b"".join(b" K%d: v\n" % n for n in range(90_000))
