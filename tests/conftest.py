@@ -1,6 +1,7 @@
 """What all tests share: the groups that need something of the machine, and how properties are tried."""
 
 import gc
+import os
 import signal
 from pathlib import Path
 
@@ -12,6 +13,9 @@ from tests.profiles import register
 pytest_plugins = [f"tests.{file.stem}" for file in sorted(Path(__file__).parent.glob("fixtures_*.py"))]
 
 register()
+
+UMASK = os.umask(0)
+os.umask(UMASK)
 
 # Modules, tests and parameters are there to stay: going through them again and again for cycles that nobody
 # refers to takes a third of the time of short tests.
@@ -32,6 +36,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
+    os.umask(UMASK)  # a test before may have called a daemon's main, which has its own
     # Without its mark a test would fail where there is no engine, and be counted in no group.
     if "docker_engine" in getattr(item, "fixturenames", ()) and not item.get_closest_marker("docker"):
         pytest.fail("it asks for a Docker engine: mark it as docker", pytrace=False)
