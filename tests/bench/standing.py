@@ -36,8 +36,9 @@ if TYPE_CHECKING:
     from multiprocessing.sharedctypes import Synchronized
 
 HEARD_SECONDS_MAX = 300.0
-HOLD_SECONDS = 30.0
-"""How long a poll is held, so that 10,000 machines on the two cores of the master leave it something."""
+HOLD_SECONDS = 14.0
+"""How long a poll is held, so that 10,000 machines on the two cores of the master leave it something. Twice
+this is less than a lease, or no master takes it."""
 _CONFIGURATION = """
 [poll]
 hold_seconds = {hold}
