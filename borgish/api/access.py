@@ -4,7 +4,6 @@ Secrets never come here: whoever makes a token or an invitation draws it, and se
 that is sent again gives the same answer, and no log or memory of the master has a token before it is used.
 """
 
-import re
 from collections.abc import Mapping
 from typing import TypeVar
 
@@ -12,7 +11,7 @@ from litestar import get, post
 
 from borgish.api.auth import POLICY, Policy
 from borgish.api.openapi import CONSUMES
-from borgish.api.parameters import LIMIT_MAX, After, Limit, Owner, SecretId, cut
+from borgish.api.parameters import LIMIT_MAX, After, Limit, Owner, SecretId, checked_name, cut
 from borgish.api.request import ApiRequest
 from borgish.api.services import Reading
 from borgish.bands import Bands
@@ -29,9 +28,9 @@ from borgish.cell.access_commands import (
     RevokeInvitation,
     RevokeToken,
 )
-from borgish.errors import Invalid, NotFound
+from borgish.errors import NotFound
 from borgish.text import instant
-from borgish.vocabulary import NAME_HINT, NAME_PATTERN, Band
+from borgish.vocabulary import Band
 from borgish.wire.api import Accepted, Page
 from borgish.wire.api_access import (
     GrantsRequest,
@@ -54,7 +53,6 @@ USUAL_SECONDS = {Role.ADMIN: DAY_SECONDS}
 USUAL_SECONDS_ELSE = 90 * DAY_SECONDS
 
 T = TypeVar("T")
-_NAME = re.compile(NAME_PATTERN)
 
 
 def _page(things: Mapping[str, T], after: str, limit: int) -> tuple[list[T], Page]:
@@ -90,7 +88,7 @@ async def list_users(request: ApiRequest, limit: Limit = LIMIT_MAX, after: After
 @post("/v1/users/{user:str}", opt={POLICY: Policy.ADMIN}, status_code=200)
 async def add_user(request: ApiRequest, user: Owner) -> Accepted:
     """Let somebody have jobs."""
-    return await request.command(AddUser(_checked(user, "user")))
+    return await request.command(AddUser(checked_name(user, "user")))
 
 
 @post("/v1/users/{user:str}/remove", opt={POLICY: Policy.ADMIN}, status_code=200)
@@ -129,7 +127,7 @@ async def list_groups(request: ApiRequest, limit: Limit = LIMIT_MAX, after: Afte
 @post("/v1/groups/{group:str}", opt={POLICY: Policy.ADMIN}, status_code=200)
 async def add_group(request: ApiRequest, group: Owner) -> Accepted:
     """Let users have jobs together."""
-    return await request.command(AddGroup(_checked(group, "group")))
+    return await request.command(AddGroup(checked_name(group, "group")))
 
 
 @post("/v1/groups/{group:str}/remove", opt={POLICY: Policy.ADMIN}, status_code=200)
@@ -147,15 +145,6 @@ async def change_members(request: ApiRequest, group: Owner) -> Accepted:
     """Put users into a group, and take others out of it."""
     asked = await request.json_as(MembersRequest)
     return await request.command(ChangeMembers(group, asked.add, asked.remove))
-
-
-def _checked(name: str, what: str) -> str:
-    if not _NAME.fullmatch(name):
-        raise Invalid(
-            f"invalid {what} name {name[:63]!r}",
-            NAME_HINT,
-        )
-    return name
 
 
 def _grant(bands: Bands, word: str) -> str:

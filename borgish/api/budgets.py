@@ -1,6 +1,5 @@
 """``/v1/budgets``: list, show, set, delete; ``/v1/freeze`` and ``/v1/unfreeze``."""
 
-import re
 from itertools import islice
 
 from litestar import get, post
@@ -8,7 +7,7 @@ from litestar import get, post
 from borgish.api.auth import POLICY, Policy
 from borgish.api.moments import AT
 from borgish.api.openapi import CONSUMES
-from borgish.api.parameters import LIMIT_MAX, After, BudgetName, Limit, checked_reason, cut
+from borgish.api.parameters import LIMIT_MAX, After, BudgetName, Limit, checked_name, checked_reason, cut
 from borgish.api.preconditions import ETAG, IF_MATCH
 from borgish.api.request import ApiRequest
 from borgish.api.services import Reading
@@ -25,13 +24,10 @@ from borgish.errors import Invalid, NotFound
 from borgish.spec.constraints import EXAMPLES, parse_constraint
 from borgish.spec.job import Constraint
 from borgish.spec.shares import Share, parse_share
-from borgish.vocabulary import NAME_HINT, NAME_PATTERN
 from borgish.wire.api import Accepted, BudgetList, BudgetRequest, BudgetView, FreezeRequest
 
 CONDITIONS_MAX = 16
 JOBS_SHOWN = USERS_SHOWN = 100
-
-_NAME = re.compile(NAME_PATTERN)
 
 
 @get("/v1/budgets", opt={POLICY: Policy.READ, AT: True})
@@ -69,11 +65,7 @@ async def show_budget(request: ApiRequest, budget: BudgetName) -> BudgetView:
 async def set_budget(request: ApiRequest, budget: BudgetName) -> Accepted:
     """Set a budget, whether or not there is one of that name."""
     asked = await request.json_as(BudgetRequest)
-    if not _NAME.fullmatch(budget):
-        raise Invalid(
-            f"invalid budget name {budget[:63]!r}",
-            NAME_HINT,
-        )
+    checked_name(budget, "budget")
     if len(asked.where) > CONDITIONS_MAX:
         raise Invalid(f"where: {len(asked.where)} conditions are too many", f"Give at most {CONDITIONS_MAX}")
     where = tuple(_condition(text) for text in asked.where)

@@ -17,7 +17,7 @@ from borgish.clock import SystemClock
 from borgish.errors import BorgishError, Forbidden, TooManyRequests, Unauthenticated
 from borgish.failpoints import reach
 from borgish.vocabulary import JSON_BYTES_MAX
-from borgish.wire.bounded_http import KNOWN
+from borgish.wire.bounded_http import ON_AUTHENTICATED
 
 Scope = Any  # the framework's and the server's types of the same ASGI dictionaries differ
 Receive = Callable[[], Awaitable[Any]]
@@ -134,8 +134,8 @@ class AuthMiddleware:
             self._refused("", "", "", source, "no token, or a wrong one")
             self._limits.unauthenticated(source)
             raise
-        if known := scope.get("state", {}).pop(KNOWN, None):
-            known()
+        if on_authenticated := scope.get("state", {}).pop(ON_AUTHENTICATED, None):
+            on_authenticated()
         scope["user"], scope["auth"] = principal, None
         self._limits.admit(principal, source)
         self._permit()

@@ -3,6 +3,7 @@
 Queries are read strictly: a name that a route does not declare would be a filter that does not filter.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -20,6 +21,7 @@ from borgish.errors import Invalid
 from borgish.vocabulary import (
     CHECKPOINT_NAME_PATTERN,
     JOB_PATTERN,
+    NAME_HINT,
     NAME_PATTERN,
     TASK_PATTERN,
     TASKS_PER_JOB_MAX,
@@ -28,6 +30,8 @@ from borgish.vocabulary import (
 from borgish.wire.api import Page
 
 T = TypeVar("T")
+
+_NAME = re.compile(NAME_PATTERN)
 
 LIMIT_MAX = 1000
 REASON_CHARACTERS_MAX = 500
@@ -46,6 +50,13 @@ SecretName = Annotated[str, PathParameter(schema_extra=_NAMED)]
 TaskIndex = Annotated[int, PathParameter(schema_extra={"minimum": 0, "maximum": TASKS_PER_JOB_MAX - 1})]
 VersionNumber = Annotated[int, PathParameter(schema_extra={"minimum": 1, "maximum": 2**31 - 1})]
 Position = Annotated[int, PathParameter(schema_extra={"minimum": 0, "maximum": 2**63 - 1})]
+
+
+def checked_name(name: str, what: str) -> str:
+    """Return the name of something new. Raises Invalid."""
+    if not _NAME.fullmatch(name):
+        raise Invalid(f"invalid {what} name {name[:63]!r}", NAME_HINT)
+    return name
 
 
 def _either(*patterns: str) -> dict[str, str]:

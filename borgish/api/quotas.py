@@ -8,7 +8,7 @@ from litestar import get, post
 from borgish.api.auth import POLICY, Policy
 from borgish.api.moments import AT, moment_ahead
 from borgish.api.openapi import CONSUMES
-from borgish.api.parameters import LIMIT_MAX, After, BandName, Limit, Owner, UserFilter, cut
+from borgish.api.parameters import LIMIT_MAX, After, BandName, Limit, Owner, UserFilter, checked_name, cut
 from borgish.api.preconditions import ETAG, IF_MATCH
 from borgish.api.request import ApiRequest
 from borgish.api.services import Reading
@@ -24,7 +24,7 @@ from borgish.errors import Invalid, NotFound
 from borgish.resources import QUOTA_MAX, Resources
 from borgish.spec.mistakes import nearest
 from borgish.text import instant_or_none
-from borgish.vocabulary import NAME_HINT, NAME_PATTERN, Band
+from borgish.vocabulary import NAME_PATTERN, Band
 from borgish.wire.api import Accepted, QuotaList, QuotaRequest, QuotaView
 
 NAMES_MAX = 64
@@ -74,11 +74,7 @@ async def show_quota(request: ApiRequest, user: Owner, band: BandName) -> QuotaV
 async def set_quota(request: ApiRequest, user: Owner, band: BandName) -> Accepted:
     """Set a user's quota in a band, whether or not there is one."""
     asked = await request.json_as(QuotaRequest)
-    if not _NAME.fullmatch(user):
-        raise Invalid(
-            f"invalid user name {user[:63]!r}",
-            NAME_HINT,
-        )
+    checked_name(user, "user")
     limits = _limits(asked)
     now = await request.read(lambda reading: reading.now.wall)
     until = moment_ahead(asked.until, "until", now) or 0.0

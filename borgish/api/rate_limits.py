@@ -17,7 +17,7 @@ from borgish.cell.access import Principal, Role
 from borgish.clock import Clock
 from borgish.configuration import Amount, Count
 from borgish.errors import TooManyRequests
-from borgish.wire.bounded_http import STRANGERS_OF_ADDRESS, Strangers
+from borgish.wire.bounded_http import UNAUTHENTICATED_OF_ADDRESS, UnauthenticatedConnections
 
 SOURCES_MAX = 4096  # addresses that are remembered, and as many of those that machines join from
 LONG_BODIES_OF_USER_MAX = 16
@@ -39,7 +39,7 @@ class LimitSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     refused_per_second: Amount = 10.0
     refused_burst: Count = 100
     unauthenticated_per_minute: Amount = 10.0
-    unauthenticated_connections: Count = STRANGERS_OF_ADDRESS
+    unauthenticated_connections: Count = UNAUTHENTICATED_OF_ADDRESS
 
 
 class Bucket:
@@ -66,7 +66,7 @@ class Limits:
     """Counts what users ask and are refused. Used from the event loop only."""
 
     def __init__(self, settings: LimitSettings, clock: Clock) -> None:
-        self._clock, self.connections = clock, Strangers()
+        self._clock, self.connections = clock, UnauthenticatedConnections()
         self.change(settings)
 
     def change(self, settings: LimitSettings) -> None:

@@ -4,13 +4,11 @@ A value comes in once, is sealed here (``borgish.sealing``), and goes to the mac
 the link alone: no route answers with one.
 """
 
-import re
-
 from litestar import get, post
 
 from borgish.api.auth import POLICY, Policy, may_see_inside
 from borgish.api.openapi import CONSUMES
-from borgish.api.parameters import LIMIT_MAX, After, Limit, Owner, SecretName, UserFilter, cut
+from borgish.api.parameters import LIMIT_MAX, After, Limit, Owner, SecretName, UserFilter, checked_name, cut
 from borgish.api.request import ApiRequest
 from borgish.api.services import Reading
 from borgish.cell.access import Secret, secret_key
@@ -19,13 +17,9 @@ from borgish.cell.access_commands import (
     SetSecret,
 )
 from borgish.cell.secrets import live_users_by_secret
-from borgish.errors import Invalid
 from borgish.text import instant
-from borgish.vocabulary import NAME_HINT, NAME_PATTERN
 from borgish.wire.api import Accepted
 from borgish.wire.api_access import SecretList, SecretRequest, SecretView
-
-_NAME = re.compile(NAME_PATTERN)
 
 
 @get("/v1/secrets", opt={POLICY: Policy.SUBMIT})
@@ -63,12 +57,8 @@ def _view(secret: Secret, jobs: list[str]) -> SecretView:
 @post("/v1/secrets/{user:str}/{name:str}", opt={POLICY: Policy.OWN, CONSUMES: SecretRequest}, status_code=200)
 async def set_secret(request: ApiRequest, user: Owner, name: SecretName) -> Accepted:
     """Give a secret a value; those of its files that tasks have are replaced, their environments stay."""
-    for what, word in (("user", user), ("secret", name)):
-        if not _NAME.fullmatch(word):
-            raise Invalid(
-                f"invalid {what} name {word[:63]!r}",
-                NAME_HINT,
-            )
+    checked_name(user, "user")
+    checked_name(name, "secret")
     asked = await request.json_as(SecretRequest)
     sealed = request.services.seal(secret_key(user, name), asked.value)
     # What is kept of a request to know it again must be no hash of the value, which might be guessed by that.

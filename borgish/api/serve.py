@@ -16,7 +16,7 @@ from borgish.addresses import is_loopback
 from borgish.api.middleware import App
 from borgish.errors import UnsafeConfiguration
 from borgish.tls.contexts import Replaceable, master_listener, operators_listener
-from borgish.wire.bounded_http import BoundedHttp, BoundedServer, Strangers
+from borgish.wire.bounded_http import BoundedHttp, BoundedServer, UnauthenticatedConnections
 
 KEEP_ALIVE_SECONDS = 75
 STOP_SECONDS = 0.6  # for answers under way; what is still open then is cut off
@@ -76,7 +76,11 @@ class Serving:
 
 
 async def serve(
-    app: App, host: str, port: int, tls: Tls | None = None, strangers: Strangers | None = None
+    app: App,
+    host: str,
+    port: int,
+    tls: Tls | None = None,
+    strangers: UnauthenticatedConnections | None = None,
 ) -> Serving:
     """Start serving; returns when connections are answered. Port 0: any free one.
 
@@ -104,7 +108,9 @@ async def serve(
 class _Server(BoundedServer):
     """The server, with a word when it is ready."""
 
-    def __init__(self, config: uvicorn.Config, listener: socket.socket, strangers: Strangers | None) -> None:
+    def __init__(
+        self, config: uvicorn.Config, listener: socket.socket, strangers: UnauthenticatedConnections | None
+    ) -> None:
         super().__init__(config, strangers)
         self.socket = listener
         self.ready = asyncio.Event()

@@ -32,7 +32,7 @@ from borgish.errors import (
 )
 from borgish.tls.names import PEER, Peer
 from borgish.wire.api import Problem
-from borgish.wire.bounded_http import KNOWN, BoundedHttp, BoundedServer
+from borgish.wire.bounded_http import ON_AUTHENTICATED, BoundedHttp, BoundedServer
 from borgish.wire.link import ExecPiece, ExecReply, ExecRequest, PollRequest, attempt_key
 
 log = logging.getLogger("borglet.server")
@@ -90,8 +90,8 @@ class BorgletApp:
             return
         try:
             self._admit(scope)
-            if known := scope.get("state", {}).pop(KNOWN, None):
-                known()
+            if on_authenticated := scope.get("state", {}).pop(ON_AUTHENTICATED, None):
+                on_authenticated()
             route = self._routes.get((scope["method"], scope["path"]))
             if route is None:
                 raise NotFound(f"a borglet has no {scope['method']} {scope['path']}")

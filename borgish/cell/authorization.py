@@ -152,8 +152,8 @@ def _started(cell: Cell, command: Command) -> Iterator[JobSpec]:
 
 
 def _run_by(cell: Cell, cron: CronSpec) -> Iterator[JobSpec]:
-    """Yield what runs of a cron are, and of one of an application what its runs are copies of. ``job`` of
-    that says whose they are."""
+    """Yield what a run of a cron submits: its job, or copies of the stages of its application, whose owner
+    ``job`` names."""
     yield cron.job
     if cron.app and (app := cell.apps.get(cron.app_key)):
         yield from (stage.spec for stage in to_completion(app.present.documents))

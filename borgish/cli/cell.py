@@ -198,6 +198,7 @@ def recover(context: typer.Context, folder: DirOption = None) -> None:
     import signal
 
     from borgish.cli import daemons, local_cell
+    from borgish.cli.init import say_admin_token_end
     from borgish.cli.screen import print_out
     from borgish.credentials import replace_admin_token
 
@@ -216,22 +217,4 @@ def recover(context: typer.Context, folder: DirOption = None) -> None:
         print_out(f"another admin token is in {path}; the borgmaster was told")
     else:
         print_out(f"another admin token is in {path}; start the borgmaster, or send it SIGHUP")
-    say_end(where)
-
-
-def say_end(folder: Path) -> None:
-    """Say when the admin token in a folder ends, if it does by what its cell.toml says."""
-    from borgish.cli.init import read_cell_file
-    from borgish.cli.screen import print_err
-    from borgish.credentials import admin_token_ends
-    from borgish.text import instant
-
-    path = folder / "cell.toml"
-    host = read_cell_file(path).listen.rpartition(":")[0].strip("[]") if path.exists() else ""
-    if ends := admin_token_ends(folder, host):
-        unknown = "" if host else ", if the cell listens beyond loopback"
-        print_err(
-            f"This admin token ends at {instant(ends)}{unknown}. "
-            "`borgctl token create --role admin --user YOU --for 90d` makes one to keep, "
-            "`borgctl cell recover` another first one"
-        )
+    say_admin_token_end(where)

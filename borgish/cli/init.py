@@ -14,7 +14,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from borgish.cli.cell import app, say_end
+from borgish.cli.cell import app
 from borgish.cli.session import DirOption, session_of
 from borgish.errors import Conflict, Invalid
 from borgish.vocabulary import NAME_PATTERN
@@ -75,7 +75,7 @@ def init(
     print_out(f"cell {file.name} in {where} {what}; it listens on {file.listen}")
     print_out(f"authority: {authority}")
     print_out(f"admin token: {where / 'tokens' / 'admin.token'}")
-    say_end(where)
+    say_admin_token_end(where)
     print_err(f"Next: borgmaster --config {where / 'cell.toml'}")
 
 
@@ -163,7 +163,7 @@ def make(folder: Path, name: str, listen: str) -> tuple[list[str], str]:
     _expect(folder, file, name, listen)
     now = SystemClock().now().wall
     authority = make_authority(folder, file.name, now)
-    host = file.listen.rpartition(":")[0].strip("[]")
+    host = _host(file)
     if master_validity(folder) is None:
         renew_master(folder, file.name, hosts_of_master(host, file.advertise), now)
     make_credentials(folder)
@@ -213,6 +213,26 @@ def read_cell_file(path: Path) -> CellFile:
 def cell_name(folder: Path) -> str:
     """Return the name of the cell whose file a folder has; "" without one. Raises Invalid."""
     return _read(folder).name if (folder / "cell.toml").exists() else ""
+
+
+def _host(file: CellFile) -> str:
+    return file.listen.rpartition(":")[0].strip("[]")
+
+
+def say_admin_token_end(folder: Path) -> None:
+    """Say when the admin token in a folder ends, if it does by what its cell.toml says."""
+    from borgish.cli.screen import print_err
+    from borgish.credentials import admin_token_ends
+    from borgish.text import instant
+
+    host = _host(_read(folder)) if (folder / "cell.toml").exists() else ""
+    if ends := admin_token_ends(folder, host):
+        unknown = "" if host else ", if the cell listens beyond loopback"
+        print_err(
+            f"This admin token ends at {instant(ends)}{unknown}. "
+            "`borgctl token create --role admin --user YOU --for 90d` makes one to keep, "
+            "`borgctl cell recover` another first one"
+        )
 
 
 def _reached(listen: str) -> str:

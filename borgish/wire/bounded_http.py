@@ -28,17 +28,17 @@ HEAD_BYTES_MAX = 16 * 1024
 HEAD_SECONDS_MAX = 20.0
 BODY_SECONDS_MAX = 60.0
 
-STRANGERS_OF_ADDRESS = 100
+UNAUTHENTICATED_OF_ADDRESS = 100
 HURRIED_SECONDS_MAX = 5.0
 _HURRIED = 25  # for each stranger of an address that has the time of a head
 _ACCEPTED_AT_ONCE = 100  # between two of which others have their turn
 _NOT_ACCEPTING_SECONDS = 0.1
 
-KNOWN = "borgish.known"
+ON_AUTHENTICATED = "borgish.on_authenticated"
 """The key in the state of a request's scope: to be called where its token is valid."""
 
 
-class Strangers:
+class UnauthenticatedConnections:
     """The connections that have shown neither a valid token yet nor a certificate of the cell.
 
     Everybody comes as one, and thousands of clients may come from one address at once. So those of an
@@ -47,30 +47,30 @@ class Strangers:
     means to ask does so at once.
     """
 
-    def __init__(self, of_address: int = STRANGERS_OF_ADDRESS) -> None:
+    def __init__(self, of_address: int = UNAUTHENTICATED_OF_ADDRESS) -> None:
         self.of_address = of_address
-        # Strangers have at most a quarter of the descriptors, and with them all connections three quarters:
-        # polls of machines, the store and files always find one. One address leaves half of it to others.
+        # They have at most a quarter of the descriptors, and with them all connections three quarters: polls
+        # of machines, the store and files always find one. One address leaves half of the quarter to others.
         self._descriptors, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         self._all: dict[BoundedHttp, None] = {}  # the oldest first, like those of each source
         self._by_source: dict[str, dict[BoundedHttp, None]] = {}
 
-    def may_come(self, connections: int) -> bool:
+    def has_room(self, connections: int) -> bool:
         """Return whether there is room for one more than so many connections of all."""
         return connections < self._descriptors // 2
 
-    def come(self, one: "BoundedHttp", source: str) -> float:
-        """Count one, and return how long it may take to show who it is."""
+    def add(self, one: "BoundedHttp", source: str) -> float:
+        """Count one, and return for how many seconds it may be unauthenticated."""
         there = self._by_source.setdefault(source, {})
         if len(there) >= min(_HURRIED * self.of_address, self._descriptors // 8):
-            next(iter(there)).let_go()
+            next(iter(there)).abort()
         elif len(self._all) >= self._descriptors // 4:
-            next(iter(self._all)).let_go()
+            next(iter(self._all)).abort()
         self._all[one] = self._by_source.setdefault(source, {})[one] = None
         return HEAD_SECONDS_MAX if len(there) <= self.of_address else HURRIED_SECONDS_MAX
 
-    def go(self, one: "BoundedHttp", source: str) -> None:
-        """Count one less: it is closed, or no stranger."""
+    def remove(self, one: "BoundedHttp", source: str) -> None:
+        """Count one less: it is closed, or authenticated."""
         del self._all[one], self._by_source[source][one]
         if not self._by_source[source]:
             del self._by_source[source]
@@ -86,25 +86,25 @@ class BoundedHttp(HttpToolsProtocol):
     _loose_bytes = 0
     _got_on = False
     _deadline: asyncio.TimerHandle | None = None
-    _strangers: Strangers | None = None  # that it is one of
+    _strangers: UnauthenticatedConnections | None = None  # that it is one of
     _source = ""
     _seconds = HEAD_SECONDS_MAX
     _socket: socket.socket
 
-    def come(self, strangers: Strangers, source: str, connection: socket.socket) -> None:
-        """Be one of the strangers, who have one deadline for all that they ask."""
+    def add_to(self, strangers: UnauthenticatedConnections, source: str, connection: socket.socket) -> None:
+        """Be unauthenticated, with one deadline for all that is asked until that ends."""
         self._strangers, self._source, self._socket = strangers, source, connection
-        self._seconds = strangers.come(self, source)
+        self._seconds = strangers.add(self, source)
 
-    def go(self) -> None:
-        """Be a stranger no more."""
+    def leave(self) -> None:
+        """Be unauthenticated no more."""
         if self._strangers is not None:
-            self._strangers.go(self, self._source)
+            self._strangers.remove(self, self._source)
             self._strangers = None
 
-    def let_go(self) -> None:
+    def abort(self) -> None:
         """Close the connection, whatever it is at."""
-        self.go()
+        self.leave()
         if self.transport is not None:
             self.transport.abort()
         else:  # what is about to read it finds its end
@@ -115,11 +115,11 @@ class BoundedHttp(HttpToolsProtocol):
         super().connection_made(transport)
         self._peer = peer_of(transport.get_extra_info("peercert"))
         if self._peer is not None:
-            self.go()
+            self.leave()
         self._finish_within(self._seconds)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.go()
+        self.leave()
         self._finish_within(None)
         super().connection_lost(exc)
         # uvicorn leaves the timer of a connection that broke, and this object with it.
@@ -138,7 +138,7 @@ class BoundedHttp(HttpToolsProtocol):
             self._finish_within(HEAD_SECONDS_MAX)
         super().on_message_begin()
         if self._strangers is not None:
-            self.scope["state"][KNOWN] = self._become_known
+            self.scope["state"][ON_AUTHENTICATED] = self._authenticated
         if self._peer is not None:
             self.scope["state"][PEER] = self._peer
 
@@ -173,9 +173,9 @@ class BoundedHttp(HttpToolsProtocol):
         del msg  # it says no more
         self._refuse(HTTPStatus.BAD_REQUEST, "malformed HTTP request", "Use HTTP/1.1, and check the URL")
 
-    def _become_known(self) -> None:
+    def _authenticated(self) -> None:
         if self._strangers is not None:
-            self.go()
+            self.leave()
             self._finish_within(BODY_SECONDS_MAX if self.cycle.more_body else None)
 
     def _finish_within(self, seconds: float | None) -> None:
@@ -199,11 +199,11 @@ class BoundedHttp(HttpToolsProtocol):
 
 class BoundedServer(uvicorn.Server):
     """uvicorn without its signal handlers, which would end the process by the signal itself, with an end to
-    handshakes, which it has no option for, and with few strangers."""
+    handshakes, which it has no option for, and with few connections that are not authenticated."""
 
-    def __init__(self, config: uvicorn.Config, strangers: Strangers | None = None) -> None:
+    def __init__(self, config: uvicorn.Config, strangers: UnauthenticatedConnections | None = None) -> None:
         super().__init__(config)
-        self._strangers = strangers or Strangers()
+        self._strangers = strangers or UnauthenticatedConnections()
         self._arriving: set[asyncio.Task[None]] = set()
 
     @contextlib.contextmanager
@@ -220,11 +220,11 @@ class BoundedServer(uvicorn.Server):
 
     def _arrive(self, connection: socket.socket, source: str) -> None:
         """Speak with a new connection, or close it before it costs anything."""
-        if not self._strangers.may_come(len(self.server_state.connections)):
+        if not self._strangers.has_room(len(self.server_state.connections)):
             connection.close()
             return
         protocol = BoundedHttp(self.config, self.server_state, self.lifespan.state)
-        protocol.come(self._strangers, source, connection)
+        protocol.add_to(self._strangers, source, connection)
         task = asyncio.create_task(self._shake_hands(connection, protocol))
         self._arriving.add(task)
         task.add_done_callback(self._arriving.discard)
@@ -237,7 +237,7 @@ class BoundedServer(uvicorn.Server):
                 lambda: protocol, connection, ssl=context, ssl_handshake_timeout=seconds
             )
         except OSError:  # ssl.SSLError and TimeoutError are ones
-            protocol.go()
+            protocol.leave()
 
 
 class _Acceptor:

@@ -103,8 +103,8 @@ class Count:
 
 def _sizes_in(top: str) -> Iterator[int]:
     """Yield the bytes of each entry below a folder, or of a file; what is linked several times is shared by
-    its names.
-    Raises OSError for what cannot be looked into, or is nested too deeply for the name of any file."""
+    its names. Raises OSError for what cannot be looked into, or is nested too deeply for the name of any
+    file."""
     if os.path.isfile(top):
         with contextlib.suppress(FileNotFoundError):
             yield os.stat(top).st_blocks * BLOCK_BYTES

@@ -20,7 +20,7 @@ from borgish.clock import SystemClock
 from borgish.errors import Unreachable, UnsafeConfiguration
 from borgish.wire import bounded_http
 from borgish.wire.api import StatusView
-from borgish.wire.bounded_http import Strangers
+from borgish.wire.bounded_http import UnauthenticatedConnections
 from tests.integration.api.fakes import TOKENS, FakeMaster
 
 
@@ -94,7 +94,7 @@ async def test_with_tls_the_client_trusts_only_the_authority_it_was_given(tls: T
 
 async def test_who_does_not_begin_a_handshake_goes_first(tls: Tls, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounded_http, "_HURRIED", 1)
-    serving = await serve(app(), "127.0.0.1", 0, tls, Strangers(2))
+    serving = await serve(app(), "127.0.0.1", 0, tls, UnauthenticatedConnections(2))
     silent = [await asyncio.open_connection("127.0.0.1", serving.port) for _ in range(2)]
     client = Client(serving.url, "bgt_admin", ca=tls.certificate)
     for _ in range(3):

@@ -5,63 +5,68 @@ import resource
 import pytest
 
 from borgish.wire import bounded_http
-from borgish.wire.bounded_http import HEAD_SECONDS_MAX, HURRIED_SECONDS_MAX, BoundedHttp, Strangers
+from borgish.wire.bounded_http import (
+    HEAD_SECONDS_MAX,
+    HURRIED_SECONDS_MAX,
+    BoundedHttp,
+    UnauthenticatedConnections,
+)
 
 
 class Stranger(BoundedHttp):
     """A connection without a socket."""
 
-    def __init__(self, strangers: Strangers, source: str = "192.0.2.1") -> None:
+    def __init__(self, strangers: UnauthenticatedConnections, source: str = "192.0.2.1") -> None:
         self.there = True
         self._strangers, self._source = strangers, source
-        self.seconds = strangers.come(self, source)
+        self.seconds = strangers.add(self, source)
 
-    def let_go(self) -> None:
-        self.go()
+    def abort(self) -> None:
+        self.leave()
         self.there = False
 
 
 @pytest.fixture
-def strangers(monkeypatch: pytest.MonkeyPatch) -> Strangers:
+def strangers(monkeypatch: pytest.MonkeyPatch) -> UnauthenticatedConnections:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (80, 80))
     monkeypatch.setattr(bounded_http, "_HURRIED", 3)
-    return Strangers(2)
+    return UnauthenticatedConnections(2)
 
 
-def test_more_than_a_few_of_an_address_have_less_time(strangers: Strangers) -> None:
+def test_more_than_a_few_of_an_address_have_less_time(strangers: UnauthenticatedConnections) -> None:
     seconds = [Stranger(strangers).seconds for _ in range(4)]
     assert seconds == [HEAD_SECONDS_MAX] * 2 + [HURRIED_SECONDS_MAX] * 2
     assert Stranger(strangers, "192.0.2.2").seconds == HEAD_SECONDS_MAX
 
 
-def test_who_is_known_or_gone_counts_no_more(strangers: Strangers) -> None:
+def test_who_is_known_or_gone_counts_no_more(strangers: UnauthenticatedConnections) -> None:
     for _ in range(9):
         one = Stranger(strangers)
         assert one.seconds == HEAD_SECONDS_MAX
-        one.go()
-        one.go()
+        one.leave()
+        one.leave()
 
 
-def test_when_an_address_has_very_many_the_oldest_goes(strangers: Strangers) -> None:
+def test_when_an_address_has_very_many_the_oldest_goes(strangers: UnauthenticatedConnections) -> None:
     other = Stranger(strangers, "192.0.2.2")
     all_of_one = [Stranger(strangers) for _ in range(9)]
     assert [one.there for one in all_of_one] == [False] * 3 + [True] * 6
     assert other.there
 
 
-def test_all_addresses_have_a_quarter_of_the_descriptors(strangers: Strangers) -> None:
+def test_all_addresses_have_a_quarter_of_the_descriptors(strangers: UnauthenticatedConnections) -> None:
     everybody = [Stranger(strangers, f"192.0.2.{n}") for n in range(25)]
     assert [one.there for one in everybody] == [False] * 5 + [True] * 20
 
 
-def test_one_address_takes_half_of_what_all_have(strangers: Strangers) -> None:
+def test_one_address_takes_half_of_what_all_have(strangers: UnauthenticatedConnections) -> None:
     strangers.of_address = 1000
     assert sum(one.there for one in [Stranger(strangers) for _ in range(50)]) == 10
 
 
-def test_known_and_unknown_leave_descriptors_to_the_rest(strangers: Strangers) -> None:
-    assert strangers.may_come(39)
-    assert not strangers.may_come(40)
+def test_known_and_unknown_leave_descriptors_to_the_rest(strangers: UnauthenticatedConnections) -> None:
+    assert strangers.has_room(39)
+    assert not strangers.has_room(40)
 
 
 @pytest.mark.parametrize(
