@@ -5,6 +5,7 @@ runs in a real cell: ``master.standby``, ``preflight`` and ``leader``, and all t
 """
 
 import asyncio
+import itertools
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import TypeVar
@@ -18,7 +19,7 @@ from borgish.cell.free_space import Level
 from borgish.cell.invariants import violations
 from borgish.cell.model import Cell
 from borgish.clock import Now
-from borgish.errors import BorgishError, Unreachable
+from borgish.errors import BorgishError, Forbidden, Unreachable
 from borgish.join_token import digest_of
 from borgish.master.core import Core
 from borgish.master.leader import Host, Leader, Work
@@ -225,13 +226,22 @@ class MasterHost:
         """Ask the one that leads here to take a machine in."""
 
         async def join(leader: Leader) -> JoinReply:
-            if request.poll_token and request.machine in leader.cell.machines:
+            is_known = request.machine in leader.cell.machines
+            if is_known and request.poll_token == leader.poll_token(request.machine):
                 return await leader.join(request)
-            # Its operator has a new invitation for it at hand, whatever became of the one before.
-            digest = digest_of(f"{request.machine} {request.instance} {leader.cell.position}")
-            invitation = Invitation(digest, request.machine, 1, expires_at=FOR_EVER)
-            await leader.command(AdmitTokens((), (invitation,)), "host")
-            return await leader.join(msgspec.structs.replace(request, poll_token=""), digest)
+            # Its operator has a new invitation for it at hand each time that it was removed. Whoever asks
+            # again, since the answer was lost or the request came twice, has the same one: with another it
+            # would be let in anew, and the token that it got be none.
+            for number in itertools.count():
+                digest = digest_of(f"{request.machine} {request.instance} {number}")
+                invitation = Invitation(digest, request.machine, 1, expires_at=FOR_EVER)
+                await leader.command(AdmitTokens((), (invitation,)), "host")
+                try:
+                    return await leader.join(msgspec.structs.replace(request, poll_token=""), digest)
+                except Forbidden:
+                    if request.machine in leader.cell.machines:
+                        raise
+            raise AssertionError("counting ends")
 
         self.ask(join, answer)
 
