@@ -175,8 +175,8 @@ class Agent:
             )
         fresh = self.core.poll(request, self._clock.now())
         self.heard, self.authorities = self._clock.now().mono, request.authorities
-        if fresh and request.assignment is not None:
-            self._hold_secrets(request.assignment)
+        if fresh and (assignment := self.core.assignment) is not None:
+            self._hold_secrets(assignment)
         self._caller = caller
         self._newest_poll += 1
         number = self._newest_poll
@@ -418,6 +418,9 @@ class Agent:
     def _log_assignment(self, request: PollRequest) -> None:
         if got := request.assignment:
             log.info("assignment %d: %d to run, %d to stop", got.generation, len(got.run), len(got.stop))
+        elif change := request.change:
+            counts = len(change.run), len(change.gone), len(change.stop)
+            log.info("assignment %d: %d more to run, %d less, %d to stop", change.generation, *counts)
 
 
 def _log_news(report: AttemptReport) -> None:

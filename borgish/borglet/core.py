@@ -28,6 +28,7 @@ from borgish.borglet.transitions import LIVE, Purpose, Stage
 from borgish.clock import Now
 from borgish.errors import Conflict
 from borgish.vocabulary import LEASE_END_SECONDS, Runtime
+from borgish.wire.changes import HeldAssignment
 from borgish.wire.link import (
     UNKNOWN,
     Assignment,
@@ -40,6 +41,7 @@ from borgish.wire.link import (
     PollReply,
     PollRequest,
     Report,
+    StopOrder,
     Usage,
     main_key,
     split_attempt_key,
@@ -92,8 +94,7 @@ class BorgletCore:
             if attempt.spec is not None:
                 self._groups.add_members(attempt.spec, now)
         self._recorded_head = self.head
-        self._assignment: Assignment | None = None  # obeyed by this instance
-        self._named: frozenset[str] = frozenset()  # in its ``run``
+        self._held: HeldAssignment | None = None  # obeyed by this instance
         self._open: dict[Runtime, None] = {}
         self._acknowledged = 0  # the report generation that the master has durably
         self._forgetting: dict[str, bool] = {}  # asked of the runtime; still in the ledger
@@ -121,6 +122,10 @@ class BorgletCore:
         fresh = False
         if request.assignment is not None:
             fresh = self.assign(request.assignment, request.timeline, request.epoch, now)
+        elif request.change is not None and self._held is not None and self._held.take(request.change):
+            # What it leaves as it was has been obeyed already.
+            self._follow(request.change.generation, request.change.run, request.change.stop, now)
+            fresh = True
         self._renew(request, now)
         self.acknowledge(self._seen_by(request))
         return fresh
@@ -128,12 +133,12 @@ class BorgletCore:
     def _renew(self, request: PollRequest, now: Now) -> None:
         """Renew the leases of what the newest assignment names, as of the answer that the master had when it
         sent this: it may be long ago, where the poll was held up or this process was."""
-        is_newest = self._assignment is not None and request.generation == self._assignment.generation
+        held = self._held
         is_of_now = request.seen_instance == self.instance and 0 < request.echo <= now.boot
-        if not is_newest or not is_of_now:
+        if held is None or request.generation != held.generation or not is_of_now:
             return
         for key, attempt in self._attempts.items():
-            if attempt.spec is None or not attempt.spec.lease_seconds or main_key(key) not in self._named:
+            if attempt.spec is None or not attempt.spec.lease_seconds or main_key(key) not in held:
                 continue
             if attempt.renew(request.echo):
                 self._renewed[key] = None
@@ -155,7 +160,7 @@ class BorgletCore:
             )
         if term > head.term:
             self.head = Head(self.machine, timeline, epoch, leader=leader)
-            self._assignment, self._named, self._acknowledged = None, frozenset(), 0
+            self._held, self._acknowledged = None, 0
         elif leader.nonce and not head.leader.nonce:  # known from a borglet that did not keep who led
             self.head = msgspec.structs.replace(head, leader=leader)
 
@@ -167,14 +172,19 @@ class BorgletCore:
         self.hear(timeline, epoch)
         if assignment.generation < self.head.generation:
             return False
-        if self._assignment and self._assignment.generation == assignment.generation:
+        held = self._held
+        if held is not None and held.generation == assignment.generation and held.digest is not None:
             return False
-        self.head = msgspec.structs.replace(self.head, generation=assignment.generation)
-        self._assignment = assignment
-        self._named = frozenset(s.key for s in assignment.run)
-        self._obey(assignment, now)
-        self._touch(self._reported_end)
+        self._held = HeldAssignment(assignment)
+        self._follow(assignment.generation, assignment.run, assignment.stop, now)
         return True
+
+    def _follow(
+        self, generation: int, run: tuple[AttemptSpec, ...], stop: tuple[StopOrder, ...], now: Now
+    ) -> None:
+        self.head = msgspec.structs.replace(self.head, generation=generation)
+        self._obey(run, stop, now)
+        self._touch(self._reported_end)
 
     def acknowledge(self, report_generation: int) -> None:
         """Record which of this instance's reports the master has durably."""
@@ -213,8 +223,8 @@ class BorgletCore:
                 self._touch((key,))
         for state in found.values():
             self._watch_unknown(state, now)
-        if self._assignment:
-            self._obey(self._assignment, now)
+        if assignment := self.assignment:
+            self._obey(assignment.run, assignment.stop, now)
 
     def ran(self, key: str, state: RunState, now: Now) -> None:
         """Handle what a runtime reports of a run: it began, it ended, it has a note."""
@@ -294,7 +304,12 @@ class BorgletCore:
     @property
     def generation(self) -> int:
         """Return the assignment it works on; 0 for none that this instance got under this epoch."""
-        return self._assignment.generation if self._assignment else 0
+        return self._held.generation if self._held else 0
+
+    @property
+    def assignment(self) -> Assignment | None:
+        """Return the whole of the assignment it works on."""
+        return self._held.whole if self._held else None
 
     def reply(self, request: PollRequest, usage: tuple[Usage, ...] = (), stamp: float = 0.0) -> PollReply:
         """Return the answer to a poll, as of the last step. ``stamp`` is now, on the clock ``Now.boot``."""
@@ -308,6 +323,7 @@ class BorgletCore:
             report=whole if self._seen_by(request) != self.report_generation else None,
             usage=usage,
             stamp=stamp,
+            digest=self._held.digest if self._held else None,
         )
 
     def ledger(self) -> tuple[Entry, ...]:
@@ -333,7 +349,7 @@ class BorgletCore:
     def _touch(self, keys: Iterable[str]) -> None:
         self._touched.update(dict.fromkeys(keys))
 
-    def _obey(self, assignment: Assignment, now: Now) -> None:
+    def _obey(self, run: tuple[AttemptSpec, ...], stop: tuple[StopOrder, ...], now: Now) -> None:
         """Stops before starts, so that what a stop and a start both want is let go of first.
 
         An attempt that is not named is left alone and goes on being reported, so a short or empty assignment
@@ -342,7 +358,7 @@ class BorgletCore:
         What may have ended by itself while nobody watched is asked to stop only when its runtime is open and
         has reported so: else its result would be taken for that of the stop. ``adopted`` comes here again.
         """
-        for order in assignment.stop:
+        for order in stop:
             attempt = self._attempts.get(order.key)
             if attempt and (self._is_open(attempt) or attempt.stage not in LIVE):
                 why = order.reason or "stopped as asked"
@@ -350,8 +366,8 @@ class BorgletCore:
                 seconds = order.deregister_seconds
                 attempt.stop(why, Purpose.KILL, now, end_by=bound, deregister_seconds=seconds)
                 self._touch((order.key,))
-        stopped = {order.key for order in assignment.stop}
-        for spec in assignment.run:
+        stopped = {order.key for order in stop}
+        for spec in run:
             if (attempt := self._attempts.get(spec.key)) is not None:
                 attempt.learn(spec, now)
             elif spec.key not in stopped:
@@ -429,12 +445,12 @@ class BorgletCore:
 
     def _forget_known(self, touched: Iterable[str]) -> list[Action]:
         """Let go of ended attempts that the master knows to have ended and no longer wants to run."""
-        if self._assignment is None:
+        if self._held is None:
             return []
         ends = self._reported_end
         known = [k for k in touched if k in ends and ends[k] <= self._acknowledged]
         gone: list[Attempt] = []
-        for main in [k for k in known if k not in self._named]:
+        for main in [k for k in known if k not in self._held]:
             del self._reports[main], self._reported_end[main]
             gone += self._groups.remove(main)
         for attempt in gone:

@@ -4,14 +4,17 @@ The poller carries it over the network; the simulator carries it over a simulate
 between the cell's records and the words on the wire: ``Outgoing`` makes assignments, ``Incoming`` reads
 reports.
 
-Assignments (the desired state) and reports (the observed one) are whole: levels, not edges. A lost message
-costs one poll, and a restarted master or borglet needs no special path: the first report under a new epoch is
-a whole one, and everything follows from it.
+Assignments (the desired state) and reports (the observed one) are levels, not edges. Of an assignment only
+what changed is sent to a borglet that has an earlier one, and what is compared is the whole
+(``wire/changes.py``). A lost message costs one poll, and a restarted master or borglet needs no special path:
+the first report under a new epoch is a whole one, and everything follows from it.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
+from operator import itemgetter
 from sys import intern
+from typing import NamedTuple
 
 from borgish.cell.access import Secret, secret_key
 from borgish.cell.allocs import alloc_name
@@ -35,9 +38,11 @@ from borgish.vocabulary import (
     split_task_name,
     task_name,
 )
+from borgish.wire.changes import run_digest, spec_digest
 from borgish.wire.link import (
     UNKNOWN,
     Assignment,
+    AssignmentChange,
     AttemptReport,
     AttemptSpec,
     ConditionKind,
@@ -49,9 +54,11 @@ from borgish.wire.link import (
     Report,
     SecretValue,
     StopOrder,
+    attempt_key,
 )
 
 SeenKey = tuple[str, int]
+_Place = tuple[str, int, int]  # job, index, attempt
 Reveal = Callable[[Secret], bytes | None]
 """Returns what a secret is worth; None where it cannot be opened."""
 
@@ -87,7 +94,7 @@ class Conversation:
         self._machine = machine
         self._outgoing = Outgoing(cell, machine, reveal)
         self._incoming = Incoming(machine)
-        self._assignment = Assignment(generation)
+        self._generation = generation
         # As of the last renewal, which is durable: a rollback under way has raised the cell's timeline, and
         # machines that heard of it would refuse the next master, should this one die before its commit.
         self.timeline, self._epoch = cell.timeline, cell.epoch
@@ -103,28 +110,30 @@ class Conversation:
     @property
     def generation(self) -> int:
         """The generation of the last assignment."""
-        return self._assignment.generation
+        return self._generation
 
     def renew(self, now: Now) -> None:
         """Make the assignment anew from what is now durable."""
         self.timeline, self._epoch = self._cell.timeline, self._cell.epoch
-        generation = self._assignment.generation + 1
-        self._assignment = self._outgoing.assignment(self._observed, generation, now)
+        self._generation += 1
+        self._outgoing.renew(self._observed, self._generation, now)
 
     def request(self, wait_seconds: float, authorities: str = "") -> PollRequest:
         """Return the next poll, which may be held for so long; not held while nothing is known of the
         machine: it has an answer then, and that there is none should be known soon. ``authorities`` is the
         hash of those that the cell trusts."""
-        has_assignment = 0 < self._assignment.generation == self._held_generation
+        has_assignment = 0 < self._generation == self._held_generation
+        change = None if has_assignment else self._outgoing.change_since(self._held_generation)
         return PollRequest(
             cell=self._cell.name,
             timeline=self.timeline,
             epoch=self._epoch,
-            generation=self._assignment.generation,
+            generation=self._generation,
             seen=self._seen,
             seen_instance=self._seen_instance,
             wait_seconds=wait_seconds if self._seen_instance else 0.0,
-            assignment=None if has_assignment else self._assignment,
+            assignment=None if has_assignment or change else self._outgoing.whole(),
+            change=change,
             leader=self._leader,
             echo=self._echo,
             authorities=authorities,
@@ -137,6 +146,7 @@ class Conversation:
         if reply.instance != self._instance:
             self._former_instance, self._instance = self._instance, reply.instance
         self._held_generation, self.authorities = reply.generation, reply.authorities
+        self._outgoing.confirm(reply.generation, reply.digest)
         self.certificate_ends = reply.certificate_ends if 0 < reply.certificate_ends < WALL_MAX else 0.0
         record = self._cell.machines.get(self._machine)
         if reply.report is None or record is None:  # None: it was removed a moment ago
@@ -159,49 +169,124 @@ class Conversation:
     def lose(self) -> None:
         """After a failed poll nothing is taken for known: the next answer is to be whole."""
         self._seen, self._seen_instance, self._held_generation, self._echo = 0, "", 0, 0.0
+        self._outgoing.confirm(0, None)
         self._incoming.forget()
 
 
+class _Rendered(NamedTuple):
+    """An attempt as its machine was told, of a version of its job."""
+
+    spec: AttemptSpec
+    version: int
+    digest: int
+
+
 class Outgoing:
-    """Makes one machine's assignments. Keeps what it rendered, since most of it stays the same."""
+    """Makes one machine's assignments, and differences between them. Keeps what it rendered, since most of it
+    stays the same, and what changed since the assignment that the borglet has."""
 
     def __init__(self, cell: Cell, machine: str, reveal: Reveal = reveal_none) -> None:
         self._cell = cell
         self._machine = machine
         self._reveal = reveal
-        self._rendered: dict[tuple[SeenKey, int], AttemptSpec] = {}  # with the version of the job
+        self._generation = 0
+        self._run: dict[_Place, _Rendered] = {}
+        self._stop: tuple[StopOrder, ...] = ()
+        self._secrets: tuple[SecretValue, ...] = ()
+        self._digest = 0
+        self._takes_changes = False  # and not wholes only, or nothing is known of it
+        # The last generation that changed an attempt, of all that changed after ``_complete_since``.
+        self._changed: dict[_Place, int] = {}
+        self._complete_since = 0
 
     def assignment(self, observed: Observed, generation: int, now: Now) -> Assignment:
         """Return all that the machine should run, and what it reported and should stop."""
-        run = self._rendered = dict(self._run())
-        stop = tuple(stop_orders(self._cell, observed, self._machine, now))
-        return Assignment(generation, tuple(run.values()), stop, tuple(self._secrets(run.values())))
+        self.renew(observed, generation, now)
+        return self.whole()
 
-    def _secrets(self, run: Iterable[AttemptSpec]) -> Iterator[SecretValue]:
+    def renew(self, observed: Observed, generation: int, now: Now) -> None:
+        """Make the assignment of this generation from the cell as it is."""
+        self._generation = generation
+        run, wanted, fresh = self._run, set[_Place](), []
+        for job, task in self._wanted():
+            place = job.key, task.index, task.attempt
+            wanted.add(place)
+            known = run.get(place)
+            if known is None or known.version != task.version:
+                fresh.append((place, job, task))
+        leaving = run.keys() - wanted
+        digests = [-run[place].digest for place in leaving]
+        for place, job, task in fresh:
+            spec = attempt_spec(self._cell, job, task)
+            known, run[place] = run.get(place), _Rendered(spec, task.version, spec_digest(spec))
+            digests += [run[place].digest, -known.digest if known else 0]
+        for place in leaving:
+            del run[place]
+        self._digest = run_digest((self._digest, *digests))
+        # In order, for sets have none that two processes share.
+        self._changed |= dict.fromkeys(sorted({*leaving, *(place for place, _, _ in fresh)}), generation)
+        self._stop = tuple(stop_orders(self._cell, observed, self._machine, now))
+        self._secrets = tuple(self._values())
+
+    def whole(self) -> Assignment:
+        """Return the assignment as it was last made."""
+        run = tuple(each.spec for _, each in sorted(self._run.items(), key=itemgetter(0)))
+        return Assignment(self._generation, run, self._stop, self._secrets)
+
+    def change_since(self, base: int) -> AssignmentChange | None:
+        """Return what makes an assignment of generation ``base`` the last one; None where nobody knows, or
+        where the borglet takes wholes only."""
+        if not self._takes_changes or base < self._complete_since:
+            return None
+        changed = [place for place, generation in self._changed.items() if generation > base]
+        return AssignmentChange(
+            base,
+            self._generation,
+            self._digest,
+            run=tuple(self._run[place].spec for place in changed if place in self._run),
+            gone=tuple(
+                attempt_key(task_name(key, index), attempt)
+                for key, index, attempt in changed
+                if (key, index, attempt) not in self._run
+            ),
+            stop=self._stop,
+            secrets=self._secrets,
+        )
+
+    def confirm(self, generation: int, digest: int | None) -> None:
+        """Record which assignment the borglet has, and the digest of its ``run``; None: it takes wholes only,
+        or nothing is known of it."""
+        # One of another release knows other fields and comes to another digest, by whatever way.
+        is_same = generation != self._generation or digest == self._digest
+        self._takes_changes = digest is not None and generation > 0 and is_same
+        if not self._takes_changes:
+            self._complete_since, self._changed = self._generation, {}
+        elif generation > self._complete_since:
+            self._complete_since = generation
+            self._changed = {place: at for place, at in self._changed.items() if at > generation}
+
+    def _values(self) -> Iterator[SecretValue]:
         """Yield what secrets of these are worth, each once."""
         wanted = {
-            (spec.user, name)
-            for spec in run
-            if spec.secret_env or spec.secret_files
-            for name in (*spec.secret_env.values(), *spec.secret_files.values())
+            (each.spec.user, name)
+            for each in self._run.values()
+            if each.spec.secret_env or each.spec.secret_files
+            for name in (*each.spec.secret_env.values(), *each.spec.secret_files.values())
         }
         for user, name in sorted(wanted):
             secret = self._cell.access.secrets.get(secret_key(user, name))
             if secret is not None and (value := self._reveal(secret)) is not None:
                 yield SecretValue(user, name, value)
 
-    def _run(self) -> Iterator[tuple[tuple[SeenKey, int], AttemptSpec]]:
-        for job, task in self._wanted():
-            rendered = (task_name(job.key, task.index), task.attempt), task.version
-            yield rendered, self._rendered.get(rendered) or attempt_spec(self._cell, job, task)
-
     def _wanted(self) -> Iterator[tuple[Job, Task]]:
-        """Yield what should run on the machine, in order; of incoming attempts the tasks as they will be."""
+        """Yield what should run on the machine, in no order; of incoming attempts the tasks as they will
+        be."""
         jobs = self._cell.jobs
-        for key, index in sorted(self._cell.placed.get(self._machine, ())):
-            if jobs[key].spec.kind is not JobKind.ALLOC_SET:  # that is reserved here, nothing to run
-                yield jobs[key], jobs[key].tasks[index]
-        for key, index in sorted(self._cell.arriving.get(self._machine, ())):
+        for key, index in self._cell.placed.get(self._machine, ()):
+            job = jobs[key]
+            if job.spec.kind is not JobKind.ALLOC_SET:  # that is reserved here, nothing to run
+                yield job, job.tasks[index]
+        for key, index in self._cell.arriving.get(self._machine, ()):
             yield jobs[key], self._cell.handovers[key][index].task(index)
 
 

@@ -2,7 +2,8 @@
 
 The master asks ``POST /v1/poll`` with a ``PollRequest``; the borglet answers with a ``PollReply``, at
 once when its report differs from the one the master has seen, else when ``wait_seconds`` are over.
-Both send the whole: an assignment is everything a machine should run, a report everything it does.
+An assignment is everything a machine should run, a report everything it does. A report is sent whole, an
+assignment as what changed since one that the borglet has, where it has one (``changes.py``).
 """
 
 from enum import StrEnum
@@ -145,6 +146,23 @@ class Assignment(msgspec.Struct, frozen=True):
     secrets: tuple[SecretValue, ...] = ()  # those that ``run`` names, as far as they are there
 
 
+class AssignmentChange(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What makes any assignment of a generation from ``base`` on, of the same term, that of ``generation``.
+
+    ``run`` and ``gone`` name all that changed since ``base``, as it is now, so it does not matter which of
+    the changes between got lost. ``stop`` and ``secrets`` are whole. ``digest`` is that of the whole ``run``
+    that it leads to (``changes.run_digest``): where another comes out, the borglet asks for the whole.
+    """
+
+    base: int
+    generation: int
+    digest: int
+    run: tuple[AttemptSpec, ...] = ()
+    gone: tuple[str, ...] = ()  # keys of attempts that it names no more
+    stop: tuple[StopOrder, ...] = ()
+    secrets: tuple[SecretValue, ...] = ()
+
+
 class Leader(msgspec.Struct, frozen=True, omit_defaults=True):
     """A master that leads: where it is found, and the nonce of its term. Both are "" when it does not say.
 
@@ -168,8 +186,8 @@ class PollRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     """The master's question. A lower (timeline, epoch) than one already seen is refused with 409, and so is a
     second leader of the same one.
 
-    ``generation`` is that of the assignment the master last made; ``assignment`` is there when the
-    master does not know that the borglet has it. ``seen`` is the ``report_generation`` the master
+    ``generation`` is that of the assignment the master last made; ``assignment`` or ``change`` is there when
+    the master does not know that the borglet has it. ``seen`` is the ``report_generation`` the master
     has *durably* taken in: a report that differs from it is answered at once, and the ends of attempts
     reported up to it need not be reported again once the assignment no longer names them.
 
@@ -189,6 +207,7 @@ class PollRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     leader: Leader = UNKNOWN
     echo: float = 0.0  # 0: none
     authorities: str = ""  # the hash of those that the cell trusts (``tls.bundle``); "": it has none
+    change: AssignmentChange | None = None
 
 
 class Exit(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -309,6 +328,7 @@ class PollReply(msgspec.Struct, frozen=True, omit_defaults=True):
     stamp: float = 0.0  # when it was sent: seconds on the machine's CLOCK_BOOTTIME; 0: it does not say
     authorities: str = ""  # the hash of those that it trusts, once the first has signed its certificate
     certificate_ends: float = 0.0  # seconds since 1970; 0: it has none that the cell's authority signed
+    digest: Whole | None = None  # of the ``run`` that it works on; null: it takes that only as a whole
 
 
 class HeadReply(msgspec.Struct, frozen=True):

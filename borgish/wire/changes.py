@@ -1,0 +1,69 @@
+"""Assignments as differences: what both ends of the link have to agree on.
+
+What is compared is always the whole, by a digest that costs as much as the change: the sum of the digests of
+its attempts, whatever their order. It guards against what went wrong unnoticed; who may speak is guarded by
+tokens and certificates.
+"""
+
+from collections.abc import Iterable, Iterator
+from hashlib import blake2b
+
+import msgspec
+
+from borgish.wire.link import Assignment, AssignmentChange, AttemptSpec
+
+_BITS = 53  # so that JSON readers that know floats alone read it right
+_encode = msgspec.json.Encoder().encode
+
+
+def spec_digest(spec: AttemptSpec) -> int:
+    """Return the digest of one attempt. Of releases that know other fields it differs, as it should."""
+    return int.from_bytes(blake2b(_encode(spec), digest_size=8).digest()) >> (64 - _BITS)
+
+
+def run_digest(digests: Iterable[int]) -> int:
+    """Return the digest of a whole ``run``, of those of its attempts."""
+    return sum(digests) % (1 << _BITS)
+
+
+class HeldAssignment:
+    """The assignment that a borglet works on, kept so that changes of it cost what changed."""
+
+    def __init__(self, assignment: Assignment) -> None:
+        self.generation = assignment.generation
+        self._stop, self._secrets = assignment.stop, assignment.secrets
+        self._run = {spec.key: spec for spec in assignment.run}
+        self._digests = {key: spec_digest(spec) for key, spec in self._run.items()}
+        self.digest: int | None = run_digest(self._digests.values())
+
+    def __contains__(self, key: str) -> bool:
+        """Return whether its ``run`` names the attempt."""
+        return key in self._run
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._run)
+
+    @property
+    def whole(self) -> Assignment:
+        return Assignment(self.generation, tuple(self._run.values()), self._stop, self._secrets)
+
+    def take(self, change: AssignmentChange) -> bool:
+        """Become what a change leads to; return whether it did. Where the digests show that it does not lead
+        there, ``digest`` is None from then on: nothing but a whole assignment will do."""
+        if self.digest is None or not change.base <= self.generation < change.generation:
+            return False
+        fresh = {spec.key: spec for spec in change.run}
+        digests = {key: spec_digest(spec) for key, spec in fresh.items()}
+        leaving = [key for key in change.gone if key in self._run]
+        before = [self._digests[key] for key in (*leaving, *(fresh.keys() & self._digests.keys()))]
+        digest = run_digest((self.digest, *digests.values(), -sum(before)))
+        if digest != change.digest:
+            self.digest = None
+            return False
+        for key in leaving:
+            del self._run[key], self._digests[key]
+        self._run |= fresh
+        self._digests |= digests
+        self.generation, self.digest = change.generation, digest
+        self._stop, self._secrets = change.stop, change.secrets
+        return True
