@@ -21,7 +21,8 @@ class InstantBorglet:
         self._clock = clock
         self._pid = 1000
         self.core = BorgletCore(name, BOOT, f"{name}-1", facts, now=clock.now())
-        self.core.adopted(Runtime.FAKE, [], clock.now())
+        for kind in facts.runtimes:
+            self.core.adopted(kind, [], clock.now())
         self.core.step(clock.now())
 
     def take(self, request: PollRequest) -> None:

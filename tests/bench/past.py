@@ -88,15 +88,21 @@ def _lived(store: SqlStore, sizes: Sizes) -> tuple[int, int]:
 
 def live(store: SqlStore, cell: Cell) -> float:
     """Write a cell of position 1 to a new store, as a checkpoint, and let tasks move; return when it was."""
-    store.load()
-    epoch, now = store.lead("bench", "bench"), SystemClock().now().wall
-    store.append([Entry(1, now, 1, epoch, "bench", "begin", ())], Records())
-    store.save_checkpoint(encode_snapshot(cell.snapshot()), 1, now, "bench", "first")
+    epoch, now = kept(store, cell)
     for position in range(2, 2 + ENTRIES):
         entry = _moved(cell, position, epoch, now)
         apply_entry(cell, entry)
         store.append([entry], Records())
     return now
+
+
+def kept(store: SqlStore, cell: Cell) -> tuple[int, float]:
+    """Write a cell of position 1 to a new store, as a checkpoint; return under which epoch, and when."""
+    store.load()
+    epoch, now = store.lead("bench", "bench"), SystemClock().now().wall
+    store.append([Entry(1, now, 1, epoch, "bench", "begin", ())], Records())
+    store.save_checkpoint(encode_snapshot(cell.snapshot()), 1, now, "bench", "first")
+    return epoch, now
 
 
 def _moved(cell: Cell, position: int, epoch: int, now: float) -> Entry:

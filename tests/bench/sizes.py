@@ -54,6 +54,9 @@ class Sizes(msgspec.Struct, frozen=True):
     door_machines: int = 1_000
     door_seconds: int = 5
     door_settle_seconds: float = 5.0
+    scale_machines: tuple[int, ...] = (100, 1_000)
+    scale_tasks: int = 40_000  # at rest, of large jobs
+    scale_jobs: int = 200  # small ones
 
 
 FULL = Sizes()
@@ -106,4 +109,7 @@ TINY = Sizes(
     door_machines=2,
     door_seconds=5,
     door_settle_seconds=0.0,
+    scale_machines=(2,),
+    scale_tasks=20,
+    scale_jobs=2,
 )

@@ -59,12 +59,12 @@ def figures_of(kind: str, url: str, folder: Path, sizes: Sizes) -> Iterator[Figu
     _settle(cell, listening.getsockname()[1])
     with closing(open_store(url, cell.name)) as store:
         live(store, cell)
-    _configure(folder, cell.name, url)
+    configure(folder, cell.name, url)
     before = _attempts(cell)
     with _machines(listening, cell, (folder / "secret").read_text().strip()) as stops:
         starts = []
         for number in range(sizes.rounds):
-            with _master(folder) as started:
+            with master(folder) as started:
                 starts.append(started.seconds)
                 if number == sizes.rounds - 1:
                     heard = started.until_heard(tasks)
@@ -97,7 +97,8 @@ def _attempts(cell: Cell) -> dict[tuple[str, int], tuple[int, str, State, int]]:
     }
 
 
-def _configure(folder: Path, name: str, url: str) -> None:
+def configure(folder: Path, name: str, url: str) -> None:
+    """Have a local cell's master take a database, and hold polls for long."""
     file = folder / "cell.toml"
     _, listen, state = file.read_text().splitlines()
     poll = _CONFIGURATION.format(hold=HOLD_SECONDS, down=10 * HOLD_SECONDS)
@@ -125,7 +126,7 @@ class _Started(msgspec.Struct, frozen=True):
 
 
 @contextmanager
-def _master(folder: Path) -> Iterator[_Started]:
+def master(folder: Path) -> Iterator[_Started]:
     """Start a borgmaster; behind it it is killed."""
     daemon = cell_folder.master_of(folder)
     began = time.perf_counter()
