@@ -1,7 +1,7 @@
 """borgctl: the command by which people use a cell.
 
 Here are the tree of commands and the global options; each command is in the file of its noun, which
-is imported only when it is called: a short command must start in a fraction of a second.
+is imported only when it is called: a short command, and the help, must start in a fraction of a second.
 """
 
 import os
@@ -11,47 +11,47 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 import borgish
 from borgish.cli.screen import let_go, make_usable
 from borgish.cli.session import DirOption, Session
 
 # In the order of the help: a cell, what runs in it, what it runs on, what happened, the rest. Each with its
-# module and its app there.
+# module, its app there, and the first sentence of its help.
 COMMANDS = {
-    "up": "up:up_app",
-    "down": "up:down_app",
-    "status": "status:app",
-    "apply": "apply:apply_app",
-    "app": "app:app",
-    "job": "update:app",
-    "cron": "cron:app",
-    "plan": "submit:plan_app",
-    "task": "task:app",
-    "why": "events:why_app",
-    "machine": "invite:app",
-    "quota": "quota:app",
-    "user": "access:user_app",
-    "group": "access:group_app",
-    "token": "access:token_app",
-    "secret": "secret:secret_app",
-    "login": "cell:login_app",
-    "cell": "adopt:app",
-    "audit": "audit:app",
-    "doctor": "doctor:app",
-    "budget": "budget:app",
-    "freeze": "freeze:freeze_app",
-    "unfreeze": "freeze:unfreeze_app",
-    "events": "events:events_app",
-    "history": "history:app",
-    "diff": "diff:app",
-    "checkpoint": "checkpoint:app",
-    "rollback": "rollback:app",
-    "archive": "archive:app",
-    "dashboard": "extras:dashboard_app",
-    "schema": "extras:schema_app",
-    "completion": "extras:completion_app",
+    "up": ("up:up_app", "Start a local cell and wait until it serves."),
+    "down": ("up:down_app", "Stop the local cell and every task."),
+    "status": ("status:app", "Show the cell at one glance."),
+    "apply": ("apply:apply_app", "Make an application what its files say."),
+    "app": ("app:app", "Inspect, undo, run and end applications."),
+    "job": ("update:app", "Submit, inspect, change and end jobs."),
+    "cron": ("cron:app", "Jobs that run on time."),
+    "plan": ("submit:plan_app", "Say what would follow if a job were submitted."),
+    "task": ("task:app", "List and inspect tasks, and read their output."),
+    "why": ("events:why_app", "Say why a task, a job or an application is as it is."),
+    "machine": ("invite:app", "The machines of the cell."),
+    "quota": ("quota:app", "Limits on what users may ask for at a time, by band."),
+    "user": ("access:user_app", "Users: who may have jobs, and what they are granted."),
+    "group": ("access:group_app", "Groups: users who have jobs together."),
+    "token": ("access:token_app", "Tokens: by which people and programs prove who they are."),
+    "secret": ("secret:secret_app", "Secrets: values that jobs get, and nobody is shown."),
+    "login": ("cell:login_app", "Keep a token for a cell, and work with it from now on."),
+    "cell": ("adopt:app", "The cells that you work with."),
+    "audit": ("audit:app", "What people did, and whether its log is as it was written."),
+    "doctor": ("doctor:app", "Look for trouble in the cell and on this host."),
+    "budget": ("budget:app", "Limits on how many tasks may be down on purpose, across jobs."),
+    "freeze": ("freeze:freeze_app", "Take no task down on purpose until `borgctl unfreeze`."),
+    "unfreeze": ("freeze:unfreeze_app", "Let tasks be taken down on purpose again, within the budgets."),
+    "events": ("events:events_app", "Show what happened, the latest last."),
+    "history": ("history:app", "Show who did what, when and why, the latest last."),
+    "diff": ("diff:app", "Show what differs between two moments, or in files."),
+    "checkpoint": ("checkpoint:app", "Snapshots of the whole cell."),
+    "rollback": ("rollback:app", "Make the cell again what it was to be at a moment."),
+    "archive": ("archive:app", "Events, attempts and usage, as Parquet files."),
+    "dashboard": ("extras:dashboard_app", "Show the cell, live."),
+    "schema": ("extras:schema_app", "Print the JSON Schema of a job file."),
+    "completion": ("extras:completion_app", "Print the completion script of a shell."),
 }
 
 
@@ -84,31 +84,24 @@ _MEANT = {
 
 
 class CommandsOnDemand(TyperGroup):
-    """A group whose commands are imported when they are asked for."""
+    """A group whose commands are imported when they are called; lists of them show what stands for each."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.commands = dict.fromkeys(COMMANDS, _NOT_LOADED)
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        del ctx  # the same commands whatever came before
-        if cmd_name not in COMMANDS:
-            return None
-        if self.commands[cmd_name] is _NOT_LOADED:
-            self.commands[cmd_name] = _load(cmd_name)
-        return self.commands[cmd_name]
+        # The help of borgctl and its completion need names and a sentence each, and not the modules of all.
+        self.commands = {name: TyperCommand(name, help=words) for name, (_, words) in COMMANDS.items()}
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command that the first argument names. Ends with usage, and with what was meant."""
         if meant := _MEANT.get(args[0]):
             ctx.fail(f"No such command '{args[0]}'. Did you mean '{meant}'?")
-        return super().resolve_command(ctx, args)
+        name, _, rest = super().resolve_command(ctx, args)
+        return name, load(name) if name else None, rest  # none where a completion is of an unknown command
 
 
-_NOT_LOADED: Any = object()
-
-
-def _load(name: str) -> Any:
-    module, _, app_name = COMMANDS[name].partition(":")
+def load(name: str) -> Any:
+    """Return a command, from its module."""
+    module, _, app_name = COMMANDS[name][0].partition(":")
     command = typer.main.get_command(getattr(import_module(f"borgish.cli.{module}"), app_name))
     command.name = name
     return command
