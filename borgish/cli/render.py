@@ -15,7 +15,7 @@ from typing import Annotated, Generic, TextIO, TypeVar
 import msgspec
 import typer
 
-from borgish.cli.screen import is_terminal, print_out, styled, width_of
+from borgish.cli.screen import has_colour, is_terminal, print_out, styled, width_of
 from borgish.clock import SystemClock
 from borgish.text import safe, safe_lines
 from borgish.vocabulary import TASKS_PER_JOB_MAX, Outcome, State
@@ -48,13 +48,6 @@ class Column(msgspec.Struct, Generic[T], frozen=True):
     right: bool = False  # numbers
     wide: bool = False  # only in the wide table
     rare: bool = False  # in the wide table, and where any of the items has something else than 0
-
-
-class _Cell(msgspec.Struct, frozen=True):
-    """A cell's text, made safe, with its style."""
-
-    text: str
-    style: str = ""
 
 
 def show_list(
@@ -131,12 +124,25 @@ def narrow(items: Sequence[T], columns: Sequence[Column[T]]) -> list[Column[T]]:
 def draw(items: Sequence[T], columns: Sequence[Column[T]], file: TextIO | None = None) -> str:
     """Return the items as a table with a header. Only the last column is cut to fit a terminal."""
     file = file or sys.stdout
-    header = [_Cell(column.title, "bold") for column in columns]
-    rows = [header, *([_Cell(safe(c.text(item)), c.style(item)) for c in columns] for item in items)]
-    widths = [max(cell_width(row[i].text) for row in rows) for i in range(len(columns))]
-    room = _last_width(widths, width_of(file))
-    rights = [column.right for column in columns]
-    return "".join(_line(row, widths, rights, room, file) for row in rows)
+    texts = [[column.title, *(safe(column.text(item)) for item in items)] for column in columns]
+    widths = [max(map(cell_width, cells)) for cells in texts]
+    if room := _last_width(widths, width_of(file)):
+        texts[-1] = [cut(text, room) for text in texts[-1]]
+    # Column by column, for a list of a cell's tasks has a million cells: what holds for all of a column is
+    # found once, and where there are no colours nothing is asked for one.
+    is_coloured, last = has_colour(file), columns[-1]
+    drawn: list[Sequence[str]] = []
+    for column, cells, width in zip(columns, texts, widths, strict=True):
+        shown: Sequence[str] = cells
+        if is_coloured:
+            styles = ["bold", *map(column.style, items)]
+            shown = [styled(text, style, file) for text, style in zip(cells, styles, strict=True)]
+        if column.right or column is not last:
+            pads = [" " * (width - cell_width(text)) for text in cells]
+            before, after = (pads, shown) if column.right else (shown, pads)
+            shown = [one + other for one, other in zip(before, after, strict=True)]
+        drawn.append(shown)
+    return "".join([_GAP.join(row).rstrip() + "\n" for row in zip(*drawn, strict=True)])
 
 
 def cell_width(text: str) -> int:
@@ -169,19 +175,6 @@ def _last_width(widths: Sequence[int], screen: int) -> int:
     """Return the room of the last column; 0 for as much as it needs."""
     before = sum(widths[:-1]) + len(_GAP) * (len(widths) - 1)
     return max(_LAST_WIDTH_MIN, screen - before) if screen else 0
-
-
-def _line(
-    row: Sequence[_Cell], widths: Sequence[int], rights: Sequence[bool], room: int, file: TextIO
-) -> str:
-    parts = []
-    for i, (cell, width, right) in enumerate(zip(row, widths, rights, strict=True)):
-        last = i == len(row) - 1
-        text = cut(cell.text, room) if last and room else cell.text
-        pad = " " * (width - cell_width(text)) if right or not last else ""
-        shown = styled(text, cell.style, file)
-        parts.append(pad + shown if right else shown + pad)
-    return _GAP.join(parts).rstrip() + "\n"
 
 
 PLAIN_EVERY_SECONDS = 1.0
