@@ -28,6 +28,14 @@ MIB = 1024**2
 UP_SECONDS_MAX = 120.0
 STOP_SECONDS_MAX = 20.0
 LOOK_SECONDS = 0.02
+COMMANDS = {
+    "version": ["--version"],
+    "help": ["--help"],
+    "job_list": ["job", "list"],
+    "status": ["status"],
+    "machine_list": ["machine", "list"],
+}
+"""Short commands, which answer at once however full the cell is."""
 
 
 def figures(sizes: Sizes) -> Iterator[Figure]:
@@ -38,9 +46,11 @@ def figures(sizes: Sizes) -> Iterator[Figure]:
     ):
         empty = memory_bytes(master.pid)["Rss"] / MIB
         rate = sizes.cell_tasks / _fill(master.client, sizes.cell_tasks)
-        for name, arguments in (("version", ["--version"]), ("job_list", ["job", "list"])):
+        for name, arguments in COMMANDS.items():
             samples = [_wall(master.folder, arguments) for _ in range(sizes.commands)]
             yield Figure(f"cli.{name}", "s", samples, at_most(0.3))
+        samples = [_wall(master.folder, ["task", "list"]) for _ in range(sizes.rounds)]
+        yield Figure(f"cli.task_list.{sizes.cell_tasks}_tasks", "s", samples)
         memory = [memory_bytes(master.pid) for _ in range(sizes.rounds)]
         tasks = sizes.cell_tasks
         yield Figure("cli.master_rss.empty", "MiB", [empty])
