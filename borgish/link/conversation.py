@@ -195,7 +195,7 @@ class Outgoing:
         self._secrets: tuple[SecretValue, ...] = ()
         self._digest = 0
         self._takes_changes = False  # and not wholes only, or nothing is known of it
-        # The last generation that changed an attempt, of all that changed after ``_complete_since``.
+        # All attempts that changed after generation ``_complete_since``, each with the last that changed it.
         self._changed: dict[_Place, int] = {}
         self._complete_since = 0
 
@@ -256,7 +256,7 @@ class Outgoing:
     def confirm(self, generation: int, digest: int | None) -> None:
         """Record which assignment the borglet has, and the digest of its ``run``; None: it takes wholes only,
         or nothing is known of it."""
-        # One of another release knows other fields and comes to another digest, by whatever way.
+        # A borglet of another release encodes other fields, so its digest of the same run is another one.
         is_same = generation != self._generation or digest == self._digest
         self._takes_changes = digest is not None and generation > 0 and is_same
         if not self._takes_changes:

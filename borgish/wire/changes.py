@@ -5,7 +5,7 @@ its attempts, whatever their order. It guards against what went wrong unnoticed;
 tokens and certificates.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from hashlib import blake2b
 
 import msgspec
@@ -39,9 +39,6 @@ class HeldAssignment:
     def __contains__(self, key: str) -> bool:
         """Return whether its ``run`` names the attempt."""
         return key in self._run
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._run)
 
     @property
     def whole(self) -> Assignment:

@@ -1,50 +1,43 @@
 """Small jobs and large ones, from outside: a real borgmaster, its API and its polls over real HTTP.
 
-The machines are one server in a process of its own: behind each token is the core of a borglet, for which to
-start a program takes no time. What users wait for is measured: from the first request until all tasks are up.
+Each machine is the core of a borglet, for which to start a program takes no time. What users wait for is
+measured: from the first request until all tasks are up.
 """
 
 import asyncio
 import json
-import multiprocessing
 import os
 import socket
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
 
 import msgspec
-import uvloop
 
 from borgish.cell.model import Cell, Snapshot
 from borgish.cli import local_cell as cell_folder
 from borgish.client import Client
 from borgish.clock import SystemClock
-from borgish.credentials import poll_token
 from borgish.store.open import open_store
 from borgish.vocabulary import Runtime
-from borgish.wire.api import Accepted, StatusView
-from borgish.wire.link import HeadReply, PollReply, PollRequest
+from borgish.wire.api import Accepted
+from borgish.wire.link import PollRequest
 from tests.bench.apps import cpu_seconds
 from tests.bench.borglets import FACTS, InstantBorglet, machine_record
 from tests.bench.cli import LOOK_SECONDS, MIB, memory_bytes
+from tests.bench.farm import Farm
 from tests.bench.figure import Figure
 from tests.bench.past import kept
 from tests.bench.sizes import Sizes
-from tests.bench.standing import configure, master
-
-if TYPE_CHECKING:
-    from multiprocessing.sharedctypes import Synchronized
+from tests.bench.standing import Started, configure, master
 
 CELL = "bench"
 USERS = 4
 """So many submit at once, each its next job when the last one was answered."""
 LARGE, SMALL = 1_000, 20
-UP_SECONDS_MAX = 600.0
 _FACTS = msgspec.structs.replace(FACTS, runtimes=(Runtime.PROCESS,))
 
 _encode = msgspec.json.Encoder().encode
@@ -59,15 +52,15 @@ def figures(sizes: Sizes) -> Iterator[Figure]:
             at_rest = sizes.scale_tasks // machines
             yield from load.figures(f"scale.{machines}.of_{large}", sizes.scale_tasks // large, large)
             yield from load.figures(f"scale.{machines}.{at_rest}_each.of_{SMALL}", sizes.scale_jobs, SMALL)
-            yield Figure(f"scale.{machines}.master_rss", "MiB", [memory_bytes(load.pid)["Rss"] / MIB])
+            yield Figure(f"scale.{machines}.master_rss", "MiB", [memory_bytes(load.master.pid)["Rss"] / MIB])
 
 
 class _Load:
     """Users of a cell that has nothing else to do."""
 
-    def __init__(self, folder: Path, pid: int, received: "Synchronized[int]") -> None:
+    def __init__(self, folder: Path, master: Started, machines: "_Machines") -> None:
         self._clients = [Client.find(folder) for _ in range(USERS)]
-        self.pid, self._received = pid, received
+        self.master, self._machines = master, machines
         self._tasks = self._jobs = 0
 
     def figures(self, name: str, jobs: int, size: int) -> Iterator[Figure]:
@@ -75,29 +68,26 @@ class _Load:
         names = [f"job-{self._jobs + number}" for number in range(jobs)]
         self._jobs += jobs
         self._tasks += jobs * size
-        before, received = [cpu_seconds(pid) for pid in self._pids], self._received.value
+        pids = self.master.pid, os.getpid()
+        before, received = [cpu_seconds(pid) for pid in pids], self._machines.count.value
         began = time.perf_counter()
         with ThreadPoolExecutor(USERS) as users:
             shares = (names[user::USERS] for user in range(USERS))
             waits = [
                 ms for some in users.map(self._submit, self._clients, shares, [size] * USERS) for ms in some
             ]
-        self._until_up()
+        self.master.until_heard(self._tasks, LOOK_SECONDS)
         seconds, tasks = time.perf_counter() - began, jobs * size
         # Ours is with that of our children, and both are.
         master_cpu, all_cpu = (
-            1000 * (cpu_seconds(pid) - was) / tasks for pid, was in zip(self._pids, before, strict=True)
+            1000 * (cpu_seconds(pid) - was) / tasks for pid, was in zip(pids, before, strict=True)
         )
         yield Figure(f"{name}.rate", "tasks/s", [tasks / seconds])
         yield Figure(f"{name}.master_cpu", "ms a task", [master_cpu])
         yield Figure(f"{name}.load_cpu", "ms a task", [all_cpu - master_cpu])
-        yield Figure(f"{name}.polls", "KiB a task", [(self._received.value - received) / 1024 / tasks])
+        yield Figure(f"{name}.polls", "KiB a task", [(self._machines.count.value - received) / 1024 / tasks])
         yield Figure(f"{name}.submit_p50", "ms", waits)
         yield Figure(f"{name}.submit_p99", "ms", waits, quantile=0.99)
-
-    @property
-    def _pids(self) -> tuple[int, int]:
-        return self.pid, os.getpid()
 
     @staticmethod
     def _submit(client: Client, names: list[str], size: int) -> list[float]:
@@ -110,13 +100,6 @@ class _Load:
             client.post("/v1/jobs", json.dumps(job).encode(), Accepted)
             waits.append(1000 * (time.perf_counter() - began))
         return waits
-
-    def _until_up(self) -> None:
-        began = time.perf_counter()
-        while (up := self._clients[0].get("/v1/status", None, StatusView).up or 0) < self._tasks:
-            if time.perf_counter() - began > UP_SECONDS_MAX:
-                raise TimeoutError(f"{up} of {self._tasks} tasks are up")
-            time.sleep(LOOK_SECONDS)
 
 
 @contextmanager
@@ -132,65 +115,29 @@ def _cell(folder: Path, machines: int) -> Iterator[_Load]:
     with closing(open_store(url, CELL)) as store:
         kept(store, Cell(Snapshot(CELL, 1, machines=records)))
     configure(folder, CELL, url)
-    context = multiprocessing.get_context("fork")
-    received = context.Value("q", 0)
-    farm = _Farm(names, (folder / "secret").read_text().strip(), received)
-    process = context.Process(target=lambda: uvloop.run(farm.serve(listening)), daemon=True)
-    process.start()
-    try:
-        with master(folder) as started:
-            yield _Load(folder, started.pid, received)
-    finally:
-        process.kill()
-        process.join()
-        listening.close()
+    farm = _Machines(names, (folder / "secret").read_text().strip())
+    with farm.running(listening), master(folder) as started:
+        yield _Load(folder, started, farm)
 
 
-class _Farm:
-    """All machines of a cell behind one port: that which is asked is known by its token."""
+class _Machines(Farm):
+    """Each has the core of a borglet. The bytes of polls are counted."""
 
-    def __init__(self, names: list[str], secret: str, received: "Synchronized[int]") -> None:
+    def __init__(self, names: list[str], secret: str) -> None:
+        super().__init__(names, secret)
         clock = SystemClock()
-        self._received = received
-        self._borglets = {
-            poll_token(secret, name).encode(): InstantBorglet(name, clock, _FACTS) for name in names
-        }
+        self._borglets = {name: InstantBorglet(name, clock, _FACTS) for name in names}
         self._newer: dict[str, asyncio.Event] = {}  # of each machine: set when a newer poll comes
 
-    async def serve(self, listening: socket.socket) -> None:
-        server = await asyncio.start_server(self._talk, sock=listening, limit=64 * MIB)
-        await server.serve_forever()
-
-    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            while True:
-                head = await reader.readuntil(b"\r\n\r\n")
-                _, _, token = head.partition(b"Authorization: Bearer ")
-                borglet = self._borglets[token.partition(b"\r\n")[0]]
-                if head.startswith(b"GET /v1/head"):
-                    body = _encode(HeadReply(borglet.core.machine, 1, 0))
-                else:
-                    _, _, length = head.lower().partition(b"content-length:")
-                    asked = await reader.readexactly(int(length.partition(b"\r\n")[0]))
-                    self._received.value += len(asked)
-                    body = _encode(await self._poll(borglet, _poll(asked)))
-                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
-                await writer.drain()
-        except (asyncio.IncompleteReadError, ConnectionError):
-            return  # the master is gone
-        finally:
-            writer.close()
-
-    async def _poll(self, borglet: InstantBorglet, request: PollRequest) -> PollReply:
-        name = borglet.core.machine
+    async def answer(self, name: str, asked: bytes) -> bytes:
+        self.count.value += len(asked)
+        borglet, request = self._borglets[name], _poll(asked)
         borglet.take(request)
         if (held := self._newer.pop(name, None)) is not None:
             held.set()
         if not borglet.core.differs(request):
             newer = self._newer[name] = asyncio.Event()
-            try:
+            with suppress(TimeoutError):
                 async with asyncio.timeout(request.wait_seconds):
                     await newer.wait()
-            except TimeoutError:
-                pass
-        return borglet.core.reply(request)
+        return _encode(borglet.core.reply(request))

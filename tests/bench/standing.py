@@ -1,39 +1,29 @@
-"""A large cell whose real borgmaster is killed and started again as its machines go on: a part of ``time``.
-
-All machines are one server in a process of its own, which knows them apart by their tokens, says of each that
-its tasks are up, and counts what it is told to stop.
-"""
+"""A large cell whose borgmaster is killed and started again as its machines go on: a part of ``time``."""
 
 import asyncio
-import multiprocessing
 import socket
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
-import uvloop
 
 from borgish.cell.model import Cell
 from borgish.cli import daemons
 from borgish.cli import local_cell as cell_folder
 from borgish.client import Client
-from borgish.credentials import poll_token
 from borgish.store.open import open_store
 from borgish.vocabulary import Phase, State, task_name
 from borgish.wire.api import StatusView
-from borgish.wire.link import AttemptReport, HeadReply, PollRequest, Report
+from borgish.wire.link import AttemptReport, PollRequest, Report
 from tests.bench.borglets import BOOT, FACTS
 from tests.bench.cli import LOOK_SECONDS, MIB, memory_bytes, until_served
+from tests.bench.farm import Farm
 from tests.bench.figure import Figure, at_least, at_most
 from tests.bench.past import live
 from tests.bench.sizes import Sizes
 from tests.bench.store import large_cell
-
-if TYPE_CHECKING:
-    from multiprocessing.sharedctypes import Synchronized
 
 HEARD_SECONDS_MAX = 300.0
 HOLD_SECONDS = 14.0
@@ -61,7 +51,8 @@ def figures_of(kind: str, url: str, folder: Path, sizes: Sizes) -> Iterator[Figu
         live(store, cell)
     configure(folder, cell.name, url)
     before = _attempts(cell)
-    with _machines(listening, cell, (folder / "secret").read_text().strip()) as stops:
+    machines = _Machines(cell, (folder / "secret").read_text().strip())
+    with machines.running(listening):
         starts = []
         for number in range(sizes.rounds):
             with master(folder) as started:
@@ -72,7 +63,7 @@ def figures_of(kind: str, url: str, folder: Path, sizes: Sizes) -> Iterator[Figu
         yield Figure(f"{name}.start.{tasks}", "s", starts, at_most(5.0))
         yield Figure(f"{name}.start.{tasks}.all_heard", "s", [heard])
         yield Figure(f"{name}.master_rss.{tasks}", "MiB", [memory], at_most(1024.0))
-        stopped = stops.value
+        stopped = machines.count.value
     with closing(open_store(url, cell.name)) as store:
         after = _attempts(store.load())
     kept = sum(after.get(task) == attempt for task, attempt in before.items()) - stopped
@@ -108,25 +99,25 @@ def configure(folder: Path, name: str, url: str) -> None:
 # The master
 
 
-class _Started(msgspec.Struct, frozen=True):
+class Started(msgspec.Struct, frozen=True):
     """A borgmaster that serves."""
 
     pid: int
     seconds: float
     client: Client
 
-    def until_heard(self, tasks: int) -> float:
-        """Return the seconds until it knows of so many tasks that they are up."""
+    def until_heard(self, tasks: int, look_seconds: float = 10 * LOOK_SECONDS) -> float:
+        """Return the seconds from its start until it knows of so many tasks that they are up."""
         began = time.perf_counter()
         while (up := self.client.get("/v1/status", None, StatusView).up or 0) < tasks:
             if time.perf_counter() - began > HEARD_SECONDS_MAX:
                 raise TimeoutError(f"{up} of {tasks} tasks are up")
-            time.sleep(10 * LOOK_SECONDS)
+            time.sleep(look_seconds)
         return self.seconds + time.perf_counter() - began
 
 
 @contextmanager
-def master(folder: Path) -> Iterator[_Started]:
+def master(folder: Path) -> Iterator[Started]:
     """Start a borgmaster; behind it it is killed."""
     daemon = cell_folder.master_of(folder)
     began = time.perf_counter()
@@ -134,7 +125,7 @@ def master(folder: Path) -> Iterator[_Started]:
     try:
         client = Client.find(folder)
         until_served(client, process, daemon)
-        yield _Started(process.pid, time.perf_counter() - began, client)
+        yield Started(process.pid, time.perf_counter() - began, client)
     finally:
         process.kill()
         process.wait()
@@ -143,11 +134,11 @@ def master(folder: Path) -> Iterator[_Started]:
 # The machines
 
 
-class _Machines:
-    """All machines of a cell behind one port: that which is asked is known by its token."""
+class _Machines(Farm):
+    """Each says that its tasks are up. What they are told to stop is counted."""
 
-    def __init__(self, cell: Cell, secret: str, stops: "Synchronized[int]") -> None:
-        self._stops = stops
+    def __init__(self, cell: Cell, secret: str) -> None:
+        super().__init__(cell.machines, secret)
         attempts: dict[str, list[AttemptReport]] = {name: [] for name in cell.machines}
         for job in cell.jobs.values():
             for task in job.tasks:
@@ -156,56 +147,18 @@ class _Machines:
                     name, task.attempt, Phase.UP, job.spec.resources, pid=4711, started_at=1.0
                 )
                 attempts[task.machine].append(report)
-        self._names = {poll_token(secret, name).encode(): name for name in cell.machines}
         self._reports = {
             name: msgspec.Raw(_encode(Report(FACTS, tuple(running)))) for name, running in attempts.items()
         }
 
-    async def serve(self, listening: socket.socket) -> None:
-        server = await asyncio.start_server(self._talk, sock=listening)
-        await server.serve_forever()
-
-    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            while True:
-                head = await reader.readuntil(b"\r\n\r\n")
-                _, _, token = head.partition(b"Authorization: Bearer ")
-                name = self._names[token.partition(b"\r\n")[0]]
-                body = await self._answer(name, head, reader)
-                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
-                await writer.drain()
-        except (asyncio.IncompleteReadError, ConnectionError):
-            return  # the master is gone
-        finally:
-            writer.close()
-
-    async def _answer(self, name: str, head: bytes, reader: asyncio.StreamReader) -> bytes:
-        if head.startswith(b"GET /v1/head"):
-            return _encode(HeadReply(name, 1, 0))
-        _, _, length = head.lower().partition(b"content-length:")
-        request = _poll(await reader.readexactly(int(length.partition(b"\r\n")[0])))
+    async def answer(self, name: str, asked: bytes) -> bytes:
+        request = _poll(asked)
         instance, generation = f"{name}-1", request.generation
         if request.assignment is not None:
-            self._stops.value += len(request.assignment.stop)
+            self.count.value += len(request.assignment.stop)
         reply = {"machine": name, "boot_id": BOOT, "instance": instance, "generation": generation}
         if request.seen != 1 or request.seen_instance != instance:
             return _encode(reply | {"report_generation": 1, "report": self._reports[name]})
         if request.assignment is None:
             await asyncio.sleep(request.wait_seconds)
         return _encode(reply | {"report_generation": 1})
-
-
-@contextmanager
-def _machines(listening: socket.socket, cell: Cell, secret: str) -> "Iterator[Synchronized[int]]":
-    """Have the cell's machines answer; give the count of what they were told to stop."""
-    context = multiprocessing.get_context("fork")
-    stops = context.Value("q", 0)
-    machines = _Machines(cell, secret, stops)
-    process = context.Process(target=lambda: uvloop.run(machines.serve(listening)), daemon=True)
-    process.start()
-    try:
-        yield stops
-    finally:
-        process.kill()
-        process.join()
-        listening.close()

@@ -6,9 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer
 
 import borgish
-from borgish.cli.borgctl import COMMANDS
+from borgish.cli.borgctl import COMMANDS, CommandsOnDemand, app, load
 from borgish.cli.changes import Changes, Deadline
 from borgish.cli.render import Progress
 from borgish.client import Client
@@ -64,6 +65,30 @@ def test_version_and_help(
     for name in COMMANDS:
         assert run(name, "--help") == 0
     assert "..." not in shown.partition("Commands:")[2]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_table_says_of_a_command_what_it_says_of_itself(name: str) -> None:
+    group = typer.main.get_command(app)
+    assert isinstance(group, CommandsOnDemand)
+    listed, loaded = group.commands[name], load(name)
+    for width in range(20, 120):
+        assert listed.get_short_help_str(width) == loaded.get_short_help_str(width)
+
+
+def imports_of_commands(done: subprocess.CompletedProcess[str]) -> list[str]:
+    """Return what a run of borgctl imported that only commands, and not lists of them, need."""
+    modules = {f"borgish.cli.{module.partition(':')[0]}" for module, _ in COMMANDS.values()}
+    imported = done.stderr.partition("imported:")[2].split()
+    assert "borgish.cli.borgctl" in imported, done.stderr
+    return sorted((modules | {"http.client"}).intersection(imported))
+
+
+def test_help_imports_no_command() -> None:
+    done = borgctl("--help")
+    assert "machine" in done.stdout
+    assert imports_of_commands(done) == []
+    assert "borgish.cli.status" in imports_of_commands(borgctl("status", "--help"))
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
