@@ -21,7 +21,7 @@ FACTS = Facts(Resources(1000), {}, (Runtime.PROCESS,), 1, 2)
 TASKS = 4
 
 OFTEN = ("place", "place", "evict", "update", "ask", "deliver", "deliver", "answer", "answer", "talk", "talk")
-SELDOM = ("fail", "start again", "garble")
+SELDOM = ("fail", "start again", "garble", "garble")
 moves = st.lists(
     st.tuples(st.sampled_from((*OFTEN, *OFTEN, *SELDOM)), st.integers(0, 9)), min_size=10, max_size=60
 )
@@ -117,9 +117,10 @@ class Pair:
 
     def _garble(self) -> None:
         """Let a change come with less than it had."""
-        if self.requests and (change := self.requests[-1].change) and change.run:
+        request = self.ask()
+        if (change := request.change) and change.run:
             less = msgspec.structs.replace(change, run=change.run[1:])
-            self.deliver(msgspec.structs.replace(self.requests[-1], change=less))
+            self.deliver(msgspec.structs.replace(request, change=less))
 
     def talk(self) -> PollRequest:
         """Ask, with nothing in between."""
@@ -162,6 +163,44 @@ def test_one_more_task_is_sent_alone() -> None:
     assert request.change is not None
     assert [spec.task for spec in request.change.run] == [f"ann/web/{TASKS - 1}"]
     assert request.change.gone == ("ann/web/0@101",)
+
+
+def test_what_was_made_while_another_was_under_way_is_sent_alone() -> None:
+    pair = Pair()
+    pair.talk()
+    pair.move("place", 0)
+    first = pair.ask()
+    pair.move("place", 1)
+    pair.answer(pair.deliver(first))
+    second = pair.ask()
+    assert second.change is not None
+    assert [spec.task for spec in second.change.run] == ["ann/web/1"]
+    assert pair.deliver(second).generation == pair.conversation.generation
+
+
+def test_an_attempt_that_is_updated_in_place_is_sent_alone() -> None:
+    pair = Pair()
+    pair.move("place", 0)
+    pair.move("place", 1)
+    pair.talk()
+    pair.move("update", 1)
+    request = pair.ask()
+    assert request.change is not None
+    assert [spec.task for spec in request.change.run] == ["ann/web/1"]
+    assert pair.deliver(request).generation == pair.conversation.generation
+
+
+def test_a_change_that_leads_elsewhere_is_followed_by_the_whole() -> None:
+    pair = Pair()
+    pair.talk()
+    pair.move("place", 0)
+    pair.move("garble", 0)
+    garbled = pair.replies[-1]
+    assert garbled.generation < pair.conversation.generation
+    assert garbled.digest is None
+    pair.answer(garbled)
+    assert pair.talk().assignment is not None
+    assert pair.ask().assignment is None
 
 
 def test_a_borglet_that_knows_no_digests_gets_wholes() -> None:
