@@ -1,14 +1,27 @@
 """Migrates a database to this version's schema, in process, and claims it for its cell.
 
-Alembic is loaded only when there is something to do: a start on a store that is up to date needs two
-small reads. The cell that an older database holds is kept as a checkpoint before its schema is migrated.
+Alembic is loaded only for an older database: a start on a store that is up to date needs two small reads,
+and an empty one gets its tables as the code has them. The cell that an older database holds is kept as a
+checkpoint before its schema is migrated.
 """
 
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Column, Connection, Table, func, insert, inspect, select, text
+from sqlalchemy import (
+    Column,
+    Connection,
+    MetaData,
+    PrimaryKeyConstraint,
+    String,
+    Table,
+    func,
+    insert,
+    inspect,
+    select,
+    text,
+)
 
 from borgish.cell.events import Entry
 from borgish.clock import SystemClock
@@ -24,6 +37,12 @@ if TYPE_CHECKING:
     from alembic.config import Config
 
 VERSION_TABLE = "alembic_version"
+_version = Table(  # as Alembic makes it
+    VERSION_TABLE,
+    MetaData(),
+    Column("version_num", String(32), nullable=False),
+    PrimaryKeyConstraint("version_num", name=f"{VERSION_TABLE}_pkc"),
+)
 _LOCK_KEY = 0x626F7267  # "borg": any number, the same in all masters
 
 BEFORE_MIGRATION = "before the migration"
@@ -102,11 +121,20 @@ def migrations_folder() -> Path:
 
 
 def _upgrade(connection: Connection, revision: str) -> None:
-    from alembic import command  # takes long to load and is rarely needed
-
     if not revision:
         _check_empty(connection)
+        _create(connection)
+        return
+    from alembic import command  # takes long to load and is rarely needed
+
     command.upgrade(_migrations(connection), REVISION)
+
+
+def _create(connection: Connection) -> None:
+    """Make in one go what all migrations would; a test holds the two alike."""
+    metadata.create_all(connection)
+    _version.create(connection)
+    connection.execute(insert(_version).values(version_num=REVISION))
 
 
 def _migrations(connection: Connection) -> "Config":

@@ -57,15 +57,15 @@ def armed_at_the_beginning() -> list[str]:
     undone = of_parts("open", "migrate")  # all in one transaction: the next start does it again
     undone.remove("migrate.committed")
     undone.remove("migrate.kept")
-    each = [f"migrate.revised:{n + 1}" for n in range(revisions())]
+    undone.remove("migrate.revised")
     files = [f"{point}:1" for _ in range(FIRST_FILES) for point in of_parts("credentials")]
-    return [*(f"{point}:1" for point in undone), *each, "migrate.committed:1", *files]
+    return [*(f"{point}:1" for point in undone), "migrate.committed:1", *files]
 
 
 BEGINNING = armed_at_the_beginning()
 # The same on what an older version wrote, whose first revision is there.
-MIGRATING = ["migrate.kept", *(point for point in BEGINNING if point.startswith("migrate"))]
-MIGRATING.remove(f"migrate.revised:{revisions()}")
+MIGRATING = ["migrate.kept", *(f"migrate.revised:{n}" for n in range(1, revisions()))]
+MIGRATING += [point for point in BEGINNING if point.startswith("migrate")]
 STARTING = of_parts("recovery", "lead", "start")
 ENDING = of_parts("shutdown", "close")
 SERVING = {part: of_parts(part) for part in ("turn", "append", "release", "answer", "poll", "checkpoint")}
