@@ -26,6 +26,7 @@ from borgish.borglet.join import HttpJoin, Joiner
 from borgish.borglet.ledger import Ledger
 from borgish.borglet.opening import Factories
 from borgish.borglet.runtimes.base import TaskRuntime
+from borgish.borglet.runtimes.docker_socket import expect_socket, socket_path
 from borgish.borglet.runtimes.secrets import SecretFolders, memory_folder
 from borgish.borglet.server import BorgletApp, expect_usable, make_server, reload_tls
 from borgish.borglet.settings import LIVE, USABLE_RUNTIMES, File, Settings, checked, own_files, read
@@ -123,7 +124,7 @@ def _take_folder(state: Path) -> FolderLock:
 
 
 def _factories(settings: Settings, secrets: SecretFolders, *, leaving: bool = False) -> Factories:
-    """How each wanted runtime is made. Docker's library is imported only where it is wanted.
+    """How each wanted runtime is made. Docker's library is imported only where its engine may be.
 
     ``leaving``: nothing outside of the state folder may stay of this machine, so no container, either.
     """
@@ -140,9 +141,9 @@ def _factories(settings: Settings, secrets: SecretFolders, *, leaving: bool = Fa
         )
 
     def docker(cell: str) -> TaskRuntime:
+        expect_socket()
         from borgish.borglet.runtimes.cgroups import group_name
         from borgish.borglet.runtimes.docker import DockerRuntime
-        from borgish.borglet.runtimes.docker_engine import socket_path
         from borgish.borglet.runtimes.docker_host import Rules, host_address
         from borgish.borglet.runtimes.leftovers import KEEP_NOTHING
         from borgish.borglet.runtimes.mounts import MountRules

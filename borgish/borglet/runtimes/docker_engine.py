@@ -23,6 +23,7 @@ from docker.errors import APIError, DockerException
 from docker.utils import kwargs_from_env
 
 from borgish.borglet.runtimes.base import END_TYPED, Input, Write
+from borgish.borglet.runtimes.docker_socket import SILENT_HINT, socket_path
 from borgish.borglet.runtimes.processes import family, signal_process, snapshot
 from borgish.errors import Unreachable
 from borgish.wire.link import Terminal
@@ -35,7 +36,6 @@ Inspected = dict[str, Any]  # GET /containers/ID/json
 Listed = dict[str, Any]  # one of GET /containers/json
 News = dict[str, Any]  # one of GET /events
 
-SOCKET = "/var/run/docker.sock"
 QUICK_SECONDS_MAX = 2.0  # list and inspect
 SLOW_SECONDS_MAX = 10.0  # create, start, kill, remove
 RECONNECT_SECONDS = 0.5
@@ -43,8 +43,6 @@ QUICK_CALLS_MAX = 4
 SLOW_CALLS_MAX = 8  # more at once make no engine faster
 STREAMS_MAX = 64
 FRAMES_AT_ONCE_MAX = 256
-
-SILENT_HINT = "Look at it with `docker info`. Containers that run go on running."
 
 OUTPUT_BYTES_MAX = 1024**2
 TIMED_OUT_CODE = 124  # as timeout(1) has it
@@ -156,19 +154,6 @@ class Engine:
             self._end(stream)
         for threads in (self._quick_threads, self._slow_threads, self._stream_threads):
             threads.shutdown(wait=False, cancel_futures=True)
-
-
-def socket_path() -> str:
-    """Return where the engine listens. Raises Unreachable where that is no file of this machine: who reaches
-    an engine over a network is root on its machine, and what runs there cannot be watched from here."""
-    address = kwargs_from_env().get("base_url", f"unix://{SOCKET}")
-    for scheme in ("unix://", "http+unix://"):
-        if address.startswith(scheme):
-            return f"/{address.removeprefix(scheme).lstrip('/')}"
-    raise Unreachable(
-        f"DOCKER_HOST={address} is no socket of this machine, and no engine is used over a network",
-        "Unset DOCKER_HOST, or name a socket like unix:///var/run/docker.sock.",
-    )
 
 
 def _client(version: str, timeout_seconds: float | None) -> Client:

@@ -25,7 +25,8 @@ from borgish.addresses import WILDCARDS, is_loopback
 from borgish.borglet.runtimes.base import HELD
 from borgish.borglet.runtimes.disk import WATCHED
 from borgish.borglet.runtimes.docker_container import LABEL_CELL, OPEN_FILES_MAX, Place
-from borgish.borglet.runtimes.docker_engine import Client, socket_path
+from borgish.borglet.runtimes.docker_engine import Client
+from borgish.borglet.runtimes.docker_socket import socket_path
 from borgish.borglet.runtimes.mounts import MountRules
 from borgish.errors import Unreachable
 
