@@ -1,7 +1,9 @@
 """The statements that write rows of ``tables``, as SQL of each kind of database that takes tuples."""
 
+from typing import TYPE_CHECKING
+
 from sqlalchemy import Dialect, Table, bindparam, delete, func, insert, update
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects import sqlite
 from sqlalchemy.sql.expression import ClauseElement
 
 from borgish.store.tables import (
@@ -19,6 +21,9 @@ from borgish.store.tables import (
     tasks,
     versions,
 )
+
+if TYPE_CHECKING:
+    from sqlalchemy.dialects import postgresql
 
 
 class Statements:
@@ -98,7 +103,14 @@ def insert_text(dialect: Dialect, table: Table) -> str:
 
 
 def _upsert(dialect: Dialect, table: Table) -> str:
-    statement = (sqlite.insert if dialect.name == "sqlite" else postgresql.insert)(table)
+    statement: sqlite.Insert | postgresql.Insert
+    if dialect.name == "sqlite":
+        statement = sqlite.insert(table)
+    else:
+        # Loaded only where its engine is anyway: it takes a while.
+        from sqlalchemy.dialects.postgresql import insert as insert_for_postgres
+
+        statement = insert_for_postgres(table)
     keys = [column.name for column in table.primary_key]
     written = {c.name: statement.excluded[c.name] for c in table.c if not c.primary_key}
     return _text(dialect, statement.on_conflict_do_update(index_elements=keys, set_=written), table.c.keys())
