@@ -51,6 +51,7 @@ STDIN_SECONDS = 5.0  # that a piece of input waits for a command that does not r
 TAIL_LINES_MAX = 100_000
 DIGITS_MAX = 20  # reading thousands of them would take long, and Python refuses
 FIRST_CHUNK_SECONDS = 0.25
+JOINING_SECONDS_MAX = 0.5
 SHUTDOWN_SECONDS = 3
 
 _encode = msgspec.json.Encoder().encode
@@ -89,7 +90,7 @@ class BorgletApp:
         if scope["type"] != "http":
             return
         try:
-            self._admit(scope)
+            await self._admit(scope)
             if on_authenticated := scope.get("state", {}).pop(ON_AUTHENTICATED, None):
                 on_authenticated()
             route = self._routes.get((scope["method"], scope["path"]))
@@ -99,7 +100,11 @@ class BorgletApp:
         except BorgishError as error:
             await _send_problem(send, error)
 
-    def _admit(self, scope: Scope) -> None:
+    async def _admit(self, scope: Scope) -> None:
+        if not self._membership.cell:
+            # A master that has let us in may poll before its answer is read here. Refused, it would wait for
+            # a second before it polls again.
+            await self._membership.first(JOINING_SECONDS_MAX)
         if self._by_certificate:
             _expect_master(scope["state"].get(PEER), self._membership.cell)
         given = next((v for k, v in scope["headers"] if k == b"authorization"), b"")

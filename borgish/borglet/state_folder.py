@@ -1,5 +1,7 @@
 """What is in a borglet's state folder beside its ledger: the lock, and which cell the machine is in."""
 
+import asyncio
+import contextlib
 import fcntl
 import hmac
 import os
@@ -62,6 +64,9 @@ class Membership:
             self._kept = msgspec.json.decode(kept, type=_Kept)
         except (msgspec.MsgspecError, UnicodeDecodeError):
             self._kept = _Kept("", "")
+        self._joined = asyncio.Event()
+        if self._kept.cell:
+            self._joined.set()
 
     @property
     def cell(self) -> str:
@@ -73,6 +78,12 @@ class Membership:
         """The token by which the master proves itself; "" before the first join."""
         return self._kept.poll_token
 
+    async def first(self, seconds_max: float) -> None:
+        """Return once there is one, at once where one was kept; or when it takes longer than so."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds_max):
+                await self._joined.wait()
+
     def admits(self, token: str) -> bool:
         """Whether a token is the right one; takes the same time for any wrong one."""
         right = self._kept.poll_token.encode()
@@ -83,6 +94,7 @@ class Membership:
         if (cell, poll_token) == (self._kept.cell, self._kept.poll_token):
             return
         self._kept = _Kept(cell, poll_token)
+        self._joined.set()
         self._keep(msgspec.json.encode(self._kept))
 
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from borgish.borglet import health
+from borgish.borglet import health, server
 from borgish.borglet.actions import Probe
 from borgish.borglet.agent import Agent, Caller
 from borgish.borglet.core import BorgletCore
@@ -198,6 +198,20 @@ async def test_without_the_token_nothing_answers(app: BorgletApp) -> None:
     for headers in ((), ((b"authorization", b"Bearer bgt_wrong"),), ((b"authorization", b"Basic x"),)):
         assert (await call(app, "POST", "/v1/poll", headers=headers)).status == 401
         assert (await call(app, "GET", "/nosuch", headers=headers)).status == 401
+
+
+async def test_a_poll_that_overtakes_the_answer_to_the_join_waits_for_it(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    membership = membership_in(tmp_path)
+    app = BorgletApp(cast("Agent", Logging()), membership)
+    monkeypatch.setattr(server, "JOINING_SECONDS_MAX", 0.0)
+    assert (await call(app, "GET", "/nosuch")).status == 401
+    monkeypatch.setattr(server, "JOINING_SECONDS_MAX", PATIENCE_SECONDS)
+    asking = asyncio.create_task(call(app, "GET", "/nosuch"))
+    await asyncio.sleep(0)
+    membership.keep("local", "bgt_right")
+    assert (await asking).status == 404
 
 
 async def test_a_body_over_the_limit_is_refused_told_or_not(app: BorgletApp) -> None:
