@@ -94,6 +94,12 @@ class TypicalShapes:
         self._groups: IntArray = np.zeros(0, dtype=np.int64)
         self._facts_version = -1
 
+    def copy(self) -> Self:
+        """Return the same, to be used with other rows: which of them suit a class is kept in the class."""
+        other = copy(self)
+        other._kinds = [copy(kind) for kind in self._kinds]
+        return other
+
     def fits(self, fleet: Fleet, states: States) -> Fits:
         """Return how the shapes fare."""
         free = states.free[np.newaxis]
@@ -191,7 +197,7 @@ class Fgd(Policy):
     def copy(self) -> Self:
         other = super().copy()
         other._plain = self._plain.copy()
-        other._typical = {device: copy(typical) for device, typical in self._typical.items()}
+        other._typical = {device: typical.copy() for device, typical in self._typical.items()}
         return other
 
     def _has_changed(self, size: int) -> bool:

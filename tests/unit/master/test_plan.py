@@ -13,8 +13,10 @@ from borgish.cell.commands import (
     SeenAttempt,
     SetQuota,
     SubmitJob,
+    TaintMachine,
 )
 from borgish.cell.model import Machine
+from borgish.cell.observed import leaving_attempts
 from borgish.errors import Conflict, Invalid, Refused
 from borgish.master.core import Core
 from borgish.master.planning import PREFIX, DryRun
@@ -82,9 +84,29 @@ def test_a_plan_comes_true(planner: Planner) -> None:
     assert [entry.cause for entry in planner.entries[-2:]] == ["SubmitJob", "place"]
 
 
+def test_a_plan_on_machines_that_changed_leaves_no_trace_in_what_was_learned(planner: Planner) -> None:
+    there = Resources(4000, 8 * GIB, 100 * GIB, {}, {"gpu": 2000})
+    rendering = spec("ann/render", 1)
+    needs = Resources(1000, GIB, 0, {}, {"gpu": 500})
+    planner.ask(JoinMachine(msgspec.structs.replace(plain_machine("g1"), capacity=there), "i", known=False))
+    planner.submit(msgspec.structs.replace(rendering, resources=needs))
+    settle_caches(planner)
+    planner.ask(TaintMachine("m1", "disk"))  # not read by the scheduler yet
+    before = pickle.dumps(planner.core)
+    planner.plan(msgspec.structs.replace(rendering, name="other", resources=needs))
+    assert pickle.dumps(planner.core) == before
+
+
+def settle_caches(planner: Planner) -> None:
+    """Let what is kept of who is down, and of who is leaving, be as it is when it was asked for."""
+    planner.core.observed.availability = None
+    for name, seen in planner.core.observed.machines.items():
+        leaving_attempts(planner.core.cell, name, seen)
+
+
 def test_a_plan_leaves_no_trace(planner: Planner) -> None:
     planner.submit(spec("ann/first", 3, labels={"app": "db"}, spread=(Spread("rack"),)))
-    planner.core.observed.availability = None  # what is kept of who is down is no trace
+    settle_caches(planner)
     before = pickle.dumps(planner.core)
     needs = Resources(100, GIB, 0, {"fpga": 1}, {"gpu": 500})
     for wanted in (
