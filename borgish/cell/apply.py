@@ -195,7 +195,9 @@ def _begin(cell: Cell, job: Job, rollout: Rollout | None) -> None:
     for task in kept:
         task.version = job.version
     # The same attempts may count otherwise now, as by another priority.
-    cell.touched.placements.update(task.machine for task in job.tasks if task.state is State.RUNNING)
+    for machine in {task.machine for task in job.tasks if task.state is State.RUNNING}:
+        cell.moves[machine].forget()
+        cell.touched.placements.add(machine)
     touch(cell, job, (task.index for task in kept))
 
 

@@ -26,6 +26,7 @@ from borgish.cell.events import (
 from borgish.cell.flapping import downs_with
 from borgish.cell.lifecycle import drop_promises
 from borgish.cell.model import LOSSES_KEPT_SECONDS, Cell, Flaps, Machine
+from borgish.cell.moves import Moves
 from borgish.cell.secrets import note_revoked
 
 
@@ -38,6 +39,7 @@ def _machine_joined(cell: Cell, event: MachineJoined, entry: Entry) -> None:
         machine.admission = entry.position
     cell.machines[machine.name] = machine
     cell.placed.setdefault(event.machine.name, set())
+    cell.moves.setdefault(event.machine.name, Moves())
     cell.touched.machines.add(event.machine.name)
 
 
@@ -102,7 +104,7 @@ def _machine_drained(cell: Cell, event: MachineDrained, _entry: Entry) -> None:
 
 def _machine_removed(cell: Cell, event: MachineRemoved, _entry: Entry) -> None:
     del cell.machines[event.machine]
-    del cell.placed[event.machine]
+    del cell.placed[event.machine], cell.moves[event.machine]
     for job, index in sorted(cell.promised.get(event.machine, ())):
         drop_promises(cell, cell.jobs[job], (index,))
     cell.touched.machines.discard(event.machine)

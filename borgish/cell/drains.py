@@ -104,7 +104,7 @@ def is_drained(cell: Cell, observed: Observed, machine: Machine) -> bool:
 def ending(cell: Cell, observed: Observed, machine: Machine) -> int:
     """Return how many attempts run on a machine that should not, as it last reported."""
     seen = observed.machines.get(machine.name)
-    return sum(1 for _ in leaving_attempts(cell, machine.name, seen)) if seen is not None else 0
+    return len(leaving_attempts(cell, machine.name, seen)) if seen is not None else 0
 
 
 def is_forced(cell: Cell, job: Job, index: int) -> bool:

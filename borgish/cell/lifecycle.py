@@ -26,6 +26,7 @@ from borgish.cell.events import (
     TasksResubmitted,
 )
 from borgish.cell.model import Cell, Handover, Job, Task, Waits
+from borgish.cell.moves import Move
 from borgish.errors import Conflict
 from borgish.spec.cron import run_key
 from borgish.vocabulary import FAILURES, Ending, State, task_name
@@ -245,8 +246,7 @@ def transition(
             (cell.queue(job, index) if queue is None else queue)[key].discard(index)
         elif state is State.RUNNING:
             job.running -= 1
-            cell.placed[task.machine].discard((key, index))
-            cell.touched.placements.add(task.machine)
+            note_move(cell, job, task, -1)
             if handovers and index in handovers:
                 incoming = end_handover(cell, job, index)
                 if event is TaskEvent.HAND_OVER:
@@ -264,14 +264,38 @@ def transition(
             (cell.queue(job, index) if queue is None else queue).setdefault(key, set()).add(index)
         elif target is State.RUNNING:
             job.running += 1
-            cell.placed[task.machine].add((key, index))
-            cell.touched.placements.add(task.machine)
+            note_move(cell, job, task, 1)
         else:
             job.dead += 1
             job.finished += ending is Ending.FINISH
             job.failed += ending in FAILURES
             task.lost = ()  # what is over has its result
     _settle(cell, job, indexes, event)
+
+
+def note_move(cell: Cell, job: Job, task: Task, tasks: int) -> None:
+    """Note that a task is placed on its machine from now on (1), or no longer (-1)."""
+    placed, place = cell.placed[task.machine], (job.key, task.index)
+    (placed.add if tasks > 0 else placed.discard)(place)
+    move = Move(
+        job.key,
+        task.index,
+        task.attempt,
+        tasks,
+        job.spec_of_last(task),
+        task.ports,
+        task.devices,
+        task.alloc,
+    )
+    cell.moves[task.machine].add(move, len(placed))
+    cell.touched.placements.add(task.machine)
+
+
+def _note_incoming(cell: Cell, job: Job, index: int, incoming: Handover) -> None:
+    """Note that an incoming attempt is to run on its machine from now on, or no longer."""
+    move = Move(job.key, index, incoming.attempt, 0, job.spec)
+    cell.moves[incoming.machine].add(move, len(cell.placed[incoming.machine]))
+    cell.touched.placements.add(incoming.machine)
 
 
 def _settle(cell: Cell, job: Job, indexes: Sequence[int], event: TaskEvent) -> None:
@@ -304,7 +328,7 @@ def set_handover(cell: Cell, job: Job, index: int, handover: Handover) -> None:
     cell.handovers.setdefault(job.key, {})[index] = handover
     if handover.attempt:
         cell.arriving.setdefault(handover.machine, set()).add((job.key, index))
-        cell.touched.placements.add(handover.machine)
+        _note_incoming(cell, job, index, handover)
     else:
         cell.waiting.setdefault(job.key, set()).add(index)
     _touch_handover(cell, job, index)
@@ -330,7 +354,7 @@ def end_handover(cell: Cell, job: Job, index: int) -> Handover:
         arriving.discard((job.key, index))
         if not arriving:
             del cell.arriving[ended.machine]
-        cell.touched.placements.add(ended.machine)
+        _note_incoming(cell, job, index, ended)
     else:
         waiting = cell.waiting[job.key]
         waiting.discard(index)

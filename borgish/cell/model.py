@@ -11,6 +11,7 @@ from borgish.cell.access import Access
 from borgish.cell.budgets import Budget, Freeze, Members
 from borgish.cell.crons import Cron, Due, Runs, runs_of
 from borgish.cell.links import Links
+from borgish.cell.moves import Moves
 from borgish.cell.quotas import Demand, Quota
 from borgish.cell.swept import Swept
 from borgish.cell.touched import Touched
@@ -504,6 +505,7 @@ class Cell:
         self.waiting: dict[str, set[int]] = {}
         self.deferred: dict[str, set[int]] = {}  # by job: indexes of pending tasks that wait for other jobs
         self.arriving: dict[str, set[tuple[str, int]]] = {}  # by machine: (job, index) of incoming attempts
+        self.moves: dict[str, Moves] = {}  # by machine: what came lately of these two, and what went
         self.promised: dict[str, set[tuple[str, int]]] = {}  # by machine: (job, index) of promised places
         self.failing: dict[str, set[int]] = {}  # by job: indexes of tasks that failed and do not run well yet
         self.rolling: set[str] = set()  # jobs with tasks that a rollback has not reached yet
@@ -572,6 +574,7 @@ class Cell:
                     self.arriving.setdefault(handover.machine, set()).add((key, index))
                 else:
                     self.waiting.setdefault(key, set()).add(index)
+        self.moves = {name: Moves() for name in self.placed.keys() | self.arriving.keys()}
         self.swept = Swept(self.jobs)
 
     def queue(self, job: Job, index: int) -> dict[str, set[int]]:

@@ -4,7 +4,7 @@ The observed state: not journalled, lost with the process, and rebuilt from one 
 Written only by the master's step.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Collection, Iterable, Mapping, Set
 
 import msgspec
 
@@ -13,6 +13,7 @@ from borgish.cell.commands import (
     SeenAttempt,
 )
 from borgish.cell.model import Cell, Job, Rollout
+from borgish.cell.moves import Cursor
 from borgish.clock import Now
 from borgish.spec.job import JobSpec
 from borgish.vocabulary import Phase, Runtime, task_name
@@ -22,6 +23,9 @@ PORT_REST_SECONDS = 600.0
 
 ORPHAN_SECONDS = 600.0
 """An attempt that the store does not know is stopped only when it was seen for so long."""
+
+SeenKey = tuple[str, int]
+"""Task name, attempt."""
 
 MISSES_MAX = 2
 """So many polls missed in a row, and a machine is not answering: it gets no new tasks. One may be lost."""
@@ -52,15 +56,20 @@ class SeenMachine(msgspec.Struct):
     boot_id: str = ""
     instance: str = ""
     generation: int = 0
-    attempts: dict[tuple[str, int], SeenAttempt] = {}  # by (task name, attempt)
-    orphans: dict[tuple[str, int], float] = {}  # first seen when
+    attempts: dict[SeenKey, SeenAttempt] = {}  # written to by ``put`` and ``drop`` only
+    orphans: dict[SeenKey, float] = {}  # first seen when
     conditions: tuple[str, ...] = ()
     unhealthy_runtimes: tuple[Runtime, ...] = ()
-    usage: dict[tuple[str, int], tuple[int, int]] = {}  # (cpu_millis, ram_bytes)
+    usage: dict[SeenKey, tuple[int, int]] = {}  # (cpu_millis, ram_bytes)
     images: dict[str, str] = {}  # container images that are there: by name:tag the architecture
     confinement: dict[str, str] = {}  # by measure that keeps tasks in: held, or how it is, or why it is not
-    has_unkillable: bool = False  # among the attempts; a machine with one takes nothing new
+    unkillable: set[SeenKey] = set()  # of the attempts; a machine with one takes nothing new
     ports_blocked: dict[int, float] = {}  # a port that a foreign program holds, until when
+    # Kept by ``leaving_attempts``: what it said, except for those ``unjudged``, and how far it has followed
+    # what moves to the machine and from it.
+    leaving: dict[SeenKey, SeenAttempt] = {}
+    unjudged: dict[SeenKey, None] = {}
+    cursor: Cursor = msgspec.field(default_factory=Cursor)
 
     @property
     def is_answering(self) -> bool:
@@ -71,6 +80,31 @@ class SeenMachine(msgspec.Struct):
     def answered(self) -> float:
         """Since when it has not given a valid answer, though it was asked."""
         return max(self.heard, self.watched_since)
+
+    @property
+    def has_unkillable(self) -> bool:
+        """Whether an attempt could not be killed."""
+        return bool(self.unkillable)
+
+    def put(self, attempt: SeenAttempt) -> None:
+        """Let this be what is seen of an attempt."""
+        key = attempt.task, attempt.attempt
+        self.attempts[key] = attempt
+        self.unjudged[key] = None
+        is_unkillable = attempt.phase is Phase.UNKILLABLE and attempt.ended is None
+        (self.unkillable.add if is_unkillable else self.unkillable.discard)(key)
+
+    def drop(self, key: SeenKey) -> None:
+        """See nothing of an attempt any more."""
+        self.attempts.pop(key, None)
+        self.unjudged[key] = None
+        self.unkillable.discard(key)
+
+    def drop_all(self) -> None:
+        """See no attempts any more."""
+        for seen in (self.attempts, self.unkillable, self.leaving, self.unjudged):
+            seen.clear()
+        self.cursor = Cursor()
 
 
 class KnownJob(msgspec.Struct, eq=False):
@@ -165,16 +199,27 @@ class Observed:
         return seen.attempts.get((task, attempt)) if seen else None
 
 
-def leaving_attempts(cell: Cell, machine: str, seen: SeenMachine) -> Iterator[SeenAttempt]:
-    """Yield the attempts seen on a machine that have not ended and should not run there (``is_wanted``)."""
-    # Asked at every report, and of a whole machine four times faster than of each attempt.
-    jobs, placed = cell.jobs, cell.placed.get(machine, ())
-    wanted = {(task_name(key, index), jobs[key].tasks[index].attempt) for key, index in placed}
-    for key, index in cell.arriving.get(machine, ()):
-        wanted.add((task_name(key, index), cell.handovers[key][index].attempt))
-    for known, attempt in seen.attempts.items():
-        if known not in wanted and attempt.ended is None:
-            yield attempt
+def leaving_attempts(cell: Cell, machine: str, seen: SeenMachine) -> Collection[SeenAttempt]:
+    """Return the attempts seen on a machine that have not ended and should not run there (``is_wanted``).
+
+    It is asked at every report and at every placement, so what it said is kept, and judged again is what was
+    seen or moved since.
+    """
+    moved = seen.cursor.news(cell.moves.get(machine))
+    if moved is None:
+        seen.leaving.clear()
+        judged = dict.fromkeys(seen.attempts)
+    else:
+        moves = ((task_name(move.job, move.index), move.attempt) for move in moved)
+        judged = dict.fromkeys(moves) | seen.unjudged
+    for key in judged:
+        attempt = seen.attempts.get(key)
+        if attempt is None or attempt.ended is not None or cell.is_wanted(machine, *key):
+            seen.leaving.pop(key, None)
+        else:
+            seen.leaving[key] = attempt
+    seen.unjudged.clear()
+    return seen.leaving.values()
 
 
 # Recording what machines report: called by the master's step only, after ``decide``
@@ -245,14 +290,20 @@ def record_report(cell: Cell, observed: Observed, report: Observe, now: Now) -> 
     counted, has_booted = _counted(seen), seen.boot_id != report.boot_id
     seen.boot_id, seen.instance, seen.generation = report.boot_id, report.instance, report.generation
     seen.conditions, seen.unhealthy_runtimes = report.conditions, report.unhealthy_runtimes
-    before = seen.attempts
+    before = dict(seen.attempts) if report.whole else seen.attempts
     if report.whole:
-        seen.attempts = {}
+        seen.drop_all()
     if report.images is not None:
         seen.images = report.images
     if report.confinement is not None:
         seen.confinement = report.confinement
     seen.ports_blocked = {port: until for port, until in seen.ports_blocked.items() if until > now.mono}
+    for key in report.gone:
+        seen.drop(key)
+        seen.orphans.pop(key, None)
+    # An attempt that this cell does not know was placed by a history that its store has not. It stays an
+    # orphan when the journal grows past that id: what this store wrote there is something else.
+    known = 0 if cell.lost else cell.position  # up to here all attempts are
     for attempt in report.changed:
         key = attempt.task, attempt.attempt
         then = before.get(key)
@@ -261,21 +312,13 @@ def record_report(cell: Cell, observed: Observed, report: Observe, now: Now) -> 
         phase = attempt.phase, attempt.restarts
         is_same = then is not None and (then.phase, then.restarts) == phase and not has_booted
         since = then.since if then is not None and is_same else now.mono
-        seen.attempts[key] = msgspec.structs.replace(attempt, since=since)
+        seen.put(msgspec.structs.replace(attempt, since=since))
         if attempt.port_in_use:
             seen.ports_blocked[attempt.port_in_use] = now.mono + PORT_REST_SECONDS
-    for key in report.gone:
-        seen.attempts.pop(key, None)
-    seen.has_unkillable = any(
-        each.phase is Phase.UNKILLABLE and each.ended is None for each in seen.attempts.values()
-    )
-    # An attempt that this cell does not know was placed by a history that its store has not. It stays an
-    # orphan when the journal grows past that id: what this store wrote there is something else.
-    known = 0 if cell.lost else cell.position  # up to here all attempts are
-    unknown = {
-        key for key in seen.attempts if key in seen.orphans or (key[1] > known and cell.is_unknown(key[1]))
-    }
-    seen.orphans = {key: seen.orphans.get(key, now.mono) for key in sorted(unknown)}
+        if attempt.attempt > known and key not in seen.orphans and cell.is_unknown(attempt.attempt):
+            seen.orphans[key] = now.mono
+    if report.whole:
+        seen.orphans = {key: since for key, since in seen.orphans.items() if key in seen.attempts}
     return (
         report.whole
         or bool(report.gone)

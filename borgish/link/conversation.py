@@ -11,7 +11,7 @@ the first report under a new epoch is a whole one, and everything follows from i
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from operator import itemgetter
 from sys import intern
 from typing import NamedTuple
@@ -26,7 +26,8 @@ from borgish.cell.commands import (
 from borgish.cell.crons import output_seconds
 from borgish.cell.leases import lease_seconds
 from borgish.cell.model import Cell, Job, Machine, Task
-from borgish.cell.observed import ORPHAN_SECONDS, Observed, leaving_attempts
+from borgish.cell.moves import Cursor
+from borgish.cell.observed import ORPHAN_SECONDS, Observed, SeenKey, leaving_attempts
 from borgish.clock import Now
 from borgish.spec.substitute import render
 from borgish.vocabulary import (
@@ -57,7 +58,6 @@ from borgish.wire.link import (
     attempt_key,
 )
 
-SeenKey = tuple[str, int]
 _Place = tuple[str, int, int]  # job, index, attempt
 Reveal = Callable[[Secret], bytes | None]
 """Returns what a secret is worth; None where it cannot be opened."""
@@ -191,6 +191,8 @@ class Outgoing:
         self._reveal = reveal
         self._generation = 0
         self._run: dict[_Place, _Rendered] = {}
+        self._with_secrets: set[_Place] = set()  # of these
+        self._cursor = Cursor()
         self._stop: tuple[StopOrder, ...] = ()
         self._secrets: tuple[SecretValue, ...] = ()
         self._digest = 0
@@ -207,24 +209,23 @@ class Outgoing:
     def renew(self, observed: Observed, generation: int, now: Now) -> None:
         """Make the assignment of this generation from the cell as it is."""
         self._generation = generation
-        run, wanted, fresh = self._run, set[_Place](), []
-        for job, task in self._wanted():
-            place = job.key, task.index, task.attempt
-            wanted.add(place)
-            known = run.get(place)
-            if known is None or known.version != task.version:
-                fresh.append((place, job, task))
-        leaving = run.keys() - wanted
-        digests = [-run[place].digest for place in leaving]
-        for place, job, task in fresh:
-            spec = attempt_spec(self._cell, job, task)
-            known, run[place] = run.get(place), _Rendered(spec, task.version, spec_digest(spec))
-            digests += [run[place].digest, -known.digest if known else 0]
-        for place in leaving:
-            del run[place]
-        self._digest = run_digest((self._digest, *digests))
-        # In order, for sets have none that two processes share.
-        self._changed |= dict.fromkeys(sorted({*leaving, *(place for place, _, _ in fresh)}), generation)
+        run, digests, changed = self._run, [self._digest], list[_Place]()
+        for place in self._moved():
+            known, wanted = run.get(place), self._wanted(*place)
+            if known is not None and (wanted is None or wanted[1].version != known.version):
+                del run[place]
+                self._with_secrets.discard(place)
+                digests.append(-known.digest)
+                changed.append(place)
+            if wanted is not None and place not in run:
+                spec, version = attempt_spec(self._cell, *wanted), wanted[1].version
+                run[place] = _Rendered(spec, version, spec_digest(spec))
+                if spec.secret_env or spec.secret_files:
+                    self._with_secrets.add(place)
+                digests.append(run[place].digest)
+                changed.append(place)
+        self._digest = run_digest(digests)
+        self._changed |= dict.fromkeys(sorted(changed), generation)
         self._stop = tuple(stop_orders(self._cell, observed, self._machine, now))
         self._secrets = tuple(self._values())
 
@@ -267,27 +268,43 @@ class Outgoing:
 
     def _values(self) -> Iterator[SecretValue]:
         """Yield what secrets of these are worth, each once."""
+        specs = [self._run[place].spec for place in self._with_secrets]
         wanted = {
-            (each.spec.user, name)
-            for each in self._run.values()
-            if each.spec.secret_env or each.spec.secret_files
-            for name in (*each.spec.secret_env.values(), *each.spec.secret_files.values())
+            (spec.user, name)
+            for spec in specs
+            for name in (*spec.secret_env.values(), *spec.secret_files.values())
         }
         for user, name in sorted(wanted):
             secret = self._cell.access.secrets.get(secret_key(user, name))
             if secret is not None and (value := self._reveal(secret)) is not None:
                 yield SecretValue(user, name, value)
 
-    def _wanted(self) -> Iterator[tuple[Job, Task]]:
-        """Yield what should run on the machine, in no order; of incoming attempts the tasks as they will
-        be."""
-        jobs = self._cell.jobs
-        for key, index in self._cell.placed.get(self._machine, ()):
-            job = jobs[key]
-            if job.spec.kind is not JobKind.ALLOC_SET:  # that is reserved here, nothing to run
-                yield job, job.tasks[index]
-        for key, index in self._cell.arriving.get(self._machine, ()):
-            yield jobs[key], self._cell.handovers[key][index].task(index)
+    def _moved(self) -> Iterable[_Place]:
+        """Return what may have come to the machine or gone since this was last asked, each once."""
+        moves = self._cursor.news(self._cell.moves.get(self._machine))
+        if moves is not None:
+            return dict.fromkeys((move.job, move.index, move.attempt) for move in moves)
+        cell, found = self._cell, dict.fromkeys(self._run)
+        for key, index in cell.placed.get(self._machine, ()):
+            found[key, index, cell.jobs[key].tasks[index].attempt] = None
+        for key, index in cell.arriving.get(self._machine, ()):
+            found[key, index, cell.handovers[key][index].attempt] = None
+        return found
+
+    def _wanted(self, key: str, index: int, attempt: int) -> tuple[Job, Task] | None:
+        """Return a task whose attempt should run on the machine, else None; of an incoming attempt the task
+        as it will be."""
+        job = self._cell.jobs.get(key)
+        if job is None or index >= len(job.tasks):
+            return None
+        task, here = job.tasks[index], (attempt, self._machine)
+        if task.state is State.RUNNING and (task.attempt, task.machine) == here:
+            is_run = job.spec.kind is not JobKind.ALLOC_SET  # that is reserved here, nothing to run
+            return (job, task) if is_run else None
+        incoming = self._cell.handover(key, index)
+        if incoming is not None and (incoming.attempt, incoming.machine) == here:
+            return job, incoming.task(index)
+        return None
 
 
 def attempt_spec(cell: Cell, job: Job, task: Task) -> AttemptSpec:

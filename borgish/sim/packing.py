@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
+from borgish.cell.lifecycle import note_move
 from borgish.cell.model import Cell, Job, Machine, Snapshot, Task
 from borgish.cell.observed import Observed
 from borgish.clock import Now
@@ -114,7 +115,7 @@ class PackedCell:
             task.state, task.machine = State.RUNNING, placement.machines[0]
             task.devices = placement.devices[0] if placement.devices else ()
             job.running += 1
-            cell.placed[task.machine].add((key, task.index))
+            note_move(cell, job, task, 1)
             self._scheduler.refresh(cell, self._observed, placement.machines)
         if not plan.placements:
             task.state = State.DEAD

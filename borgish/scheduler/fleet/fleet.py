@@ -39,9 +39,9 @@ from borgish.scheduler.fleet.usage import (
     Kinds,
     MachineUsage,
     PortRange,
+    Usages,
     free_counts,
     usage_matrices,
-    usage_of,
 )
 from borgish.scheduler.task_class import TaskClass
 from borgish.spec.job import MACHINE
@@ -174,6 +174,7 @@ class Fleet:
         self.held: dict[int, FloatArray] = {}
         self._known_capacity: dict[int, KnownCapacity] = {}  # by row
         self._known_facts: dict[int, tuple[object, ...]] = {}  # by row: what its facts were last read from
+        self._usages = Usages()
         self.shares: FloatArray = np.zeros((2, 0))
         self._widen(size)
 
@@ -195,6 +196,7 @@ class Fleet:
         ]
         other.fixed_ports = self.fixed_ports.copy(taken)
         other.jobs = [dict(jobs) for jobs in self.jobs]
+        other._usages = Usages()  # counted by the numbers of these kinds
         other.kinds, other.attributes = copied(self.kinds), self.attributes.copy()
         other.taints, other.images = self.taints.copy(), self.images.copy()
         other.topology = self.topology.copy()
@@ -314,7 +316,9 @@ class Fleet:
             self._read(
                 cell,
                 [
-                    Reading(row, machine, usage_of(cell, observed, machine.name, self.kinds, mono), seen)
+                    Reading(
+                        row, machine, self._usages.of(cell, observed, machine.name, self.kinds, mono), seen
+                    )
                     for row, machine, seen in found
                 ],
             )
@@ -602,6 +606,7 @@ class Fleet:
         if row is None:
             return
         self.names[row] = ""
+        self._usages.forget(name)
         self._forget_jobs(cell, row)
         self.blocked.pop(row, None)
         self._known_capacity.pop(row, None)

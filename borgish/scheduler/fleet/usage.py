@@ -9,6 +9,7 @@ holds what it needs. What has yet to leave when its alloc has left already holds
 """
 
 from collections.abc import Iterable, Sequence
+from typing import TypeVar
 
 import msgspec
 import numpy as np
@@ -16,6 +17,7 @@ import numpy as np
 from borgish.cell.allocs import alloc_name, inside, is_reserved, priority_of
 from borgish.cell.commands import SeenAttempt
 from borgish.cell.model import Cell, Job, Task
+from borgish.cell.moves import Cursor, Move
 from borgish.cell.observed import Observed, leaving_attempts
 from borgish.resources import DEVICE_MILLIS, Resources
 from borgish.scheduler.arrays import BoolArray, FloatArray, IntArray, Rows, copied, widened
@@ -29,6 +31,8 @@ KINDS = 4
 DEVICE_PREFIX = "devices."
 BANDS = tuple(Band)
 BAND_INDEX = {band: index for index, band in enumerate(BANDS)}
+
+_Name = TypeVar("_Name", str, int)
 
 Amounts = dict[int, int]
 """By kind, in the units of ``Resources``; ports in pieces, devices in thousandths."""
@@ -63,59 +67,132 @@ class Kinds:
             self.count += 1
         return self.named[name]
 
-    def add(self, amounts: Amounts, needs: Resources) -> None:
-        """Add what a task needs to amounts by kind; ports are not in it."""
-        amounts[CPU] = amounts.get(CPU, 0) + needs.cpu_millis
-        amounts[RAM] = amounts.get(RAM, 0) + needs.ram_bytes
-        amounts[DISK] = amounts.get(DISK, 0) + needs.disk_bytes
+    def add(self, amounts: Amounts, needs: Resources, times: int = 1) -> None:
+        """Add what a task needs to amounts by kind, or with -1 take it away; ports are not in it."""
+        amounts[CPU] = amounts.get(CPU, 0) + times * needs.cpu_millis
+        amounts[RAM] = amounts.get(RAM, 0) + times * needs.ram_bytes
+        amounts[DISK] = amounts.get(DISK, 0) + times * needs.disk_bytes
         if needs.named or needs.devices:  # seldom any
-            self._add_named(amounts, needs)
+            self._add_named(amounts, needs, times)
 
-    def _add_named(self, amounts: Amounts, needs: Resources) -> None:
+    def _add_named(self, amounts: Amounts, needs: Resources, times: int) -> None:
         for name, amount in needs.named.items():
             kind = self.number(name)
-            amounts[kind] = amounts.get(kind, 0) + amount
+            amounts[kind] = amounts.get(kind, 0) + times * amount
         for name, amount in needs.devices.items():
             kind = self.number(DEVICE_PREFIX + name)
-            amounts[kind] = amounts.get(kind, 0) + amount
+            amounts[kind] = amounts.get(kind, 0) + times * amount
 
 
-def usage_of(cell: Cell, observed: Observed, machine: str, kinds: Kinds, mono: float) -> MachineUsage:
-    """Count one machine. ``mono``: on the master's monotonic clock; blocked ports are free from then on."""
-    usage = MachineUsage({}, {}, set(), {}, {}, float("inf"))
-    for key, index in cell.placed.get(machine, ()):
-        job = cell.jobs[key]
-        task = job.tasks[index]
-        if task.ports:
+class PlacedUsage:
+    """What the tasks that are placed on one machine hold, kept so that to count them anew costs what moved
+    since. Where there are allocs, which hold more or less by what is in them, all are counted."""
+
+    def __init__(self) -> None:
+        self._cursor = Cursor()
+        self._kept: MachineUsage | None = None
+        self._ports: dict[int, int] = {}  # how many of the tasks have each
+
+    def count(self, cell: Cell, machine: str, kinds: Kinds) -> MachineUsage:
+        """Return it, to be added to."""
+        moves, kept = self._cursor.news(cell.moves.get(machine)), self._kept
+        if kept is None or moves is None or any(move.alloc >= 0 or _is_alloc(move.spec) for move in moves):
+            return self._count_all(cell, machine, kinds)
+        for move in moves:
+            if move.tasks:
+                self._count_move(kept, move, kinds)
+        return copy_of(kept, set(self._ports))
+
+    def _count_all(self, cell: Cell, machine: str, kinds: Kinds) -> MachineUsage:
+        usage, has_allocs = MachineUsage({}, {}, set(), {}, {}, float("inf")), False
+        self._ports = {}
+        for key, index in cell.placed.get(machine, ()):
+            job = cell.jobs[key]
+            task = job.tasks[index]
+            for port in task.ports:
+                self._ports[port] = self._ports.get(port, 0) + 1
+            if task.alloc < 0:
+                _count_task(usage, cell, job, task, kinds)
+                has_allocs = has_allocs or _is_alloc(job.spec)
+            else:
+                usage.jobs[key] = usage.jobs.get(key, 0) + 1
+                has_allocs = True
+        self._kept = None if has_allocs else usage
+        return copy_of(usage, set(self._ports))
+
+    def _count_move(self, usage: MachineUsage, move: Move, kinds: Kinds) -> None:
+        needs, times = move.spec.needs(move.index), move.tasks
+        held = usage.held.setdefault(move.spec.priority, {})
+        kinds.add(held, needs, times)
+        _add(usage.jobs, move.job, times)
+        for port in move.ports:
+            _add(self._ports, port, times)
+        if move.ports:
+            _add(held, PORTS, times * len(move.ports))
+        for device, millis in device_shares(move.devices, needs.devices):
+            _add(usage.devices, device, times * millis)
+
+
+def _is_alloc(spec: JobSpec) -> bool:
+    return spec.kind is JobKind.ALLOC_SET
+
+
+def _add(counts: dict[_Name, int], name: _Name, more: int) -> None:
+    """Count more of something, or less where that is below 0; what there is none of has no count."""
+    count = counts.get(name, 0) + more
+    if count:
+        counts[name] = count
+    else:
+        counts.pop(name, None)
+
+
+def copy_of(usage: MachineUsage, ports: set[int]) -> MachineUsage:
+    """Return what placed tasks hold, with these ports, to be added to."""
+    held = {priority: dict(amounts) for priority, amounts in usage.held.items()}
+    return MachineUsage(held, {}, ports, dict(usage.devices), dict(usage.jobs), float("inf"))
+
+
+class Usages:
+    """Counts machines, and keeps of each what the tasks placed there hold."""
+
+    def __init__(self) -> None:
+        self._placed: dict[str, PlacedUsage] = {}
+
+    def forget(self, machine: str) -> None:
+        """Keep nothing of a machine that is gone."""
+        self._placed.pop(machine, None)
+
+    def of(self, cell: Cell, observed: Observed, machine: str, kinds: Kinds, mono: float) -> MachineUsage:
+        """Count one machine, always by the same ``kinds``. ``mono`` is on the master's monotonic clock:
+        blocked ports are free from then on."""
+        placed = self._placed.get(machine)
+        if placed is None:
+            placed = self._placed[machine] = PlacedUsage()
+        usage = placed.count(cell, machine, kinds)
+        for key, index in cell.arriving.get(machine, ()):
+            job, task = cell.jobs[key], cell.handovers[key][index].task(index)
             usage.ports.update(task.ports)
-        if task.alloc < 0:
-            _count_task(usage, cell, job, task, kinds)
-        else:
-            usage.jobs[key] = usage.jobs.get(key, 0) + 1
-    for key, index in cell.arriving.get(machine, ()):
-        job, task = cell.jobs[key], cell.handovers[key][index].task(index)
-        usage.ports.update(task.ports)
-        # At a priority that nobody preempts: nothing of the cell makes way by ending an incoming attempt.
-        _count_task(usage, cell, job, task, kinds, max(job.spec.priority, cell.rules.bands.production))
-    for key, index in sorted(cell.promised.get(machine, ())):
-        job = cell.jobs[key]
-        _count_needs(usage, job.spec, index, kinds, job.spec.priority)
-        usage.ports_kept += len(job.spec.ports) - len(job.spec.fixed_ports)
-        usage.fixed_kept.update(job.spec.fixed_ports.values())
-        usage.devices_kept += job.spec.needs(index).devices.items()
-    seen = observed.machines.get(machine)
-    if seen is not None:
-        for attempt in leaving_attempts(cell, machine, seen):
-            usage.ports.update(attempt.ports)
-            if not (attempt.alloc and is_reserved(cell, machine, attempt.alloc)):
-                _count_attempt(usage, attempt, kinds)
-        for port, until in seen.ports_blocked.items():
-            if until > mono:
-                usage.ports.add(port)
-                usage.blocked_until = min(usage.blocked_until, until)
-    usage.fixed_kept -= usage.ports
-    usage.ports |= usage.fixed_kept
-    return usage
+            # At a priority that nobody preempts: nothing of the cell makes way by ending an incoming attempt.
+            _count_task(usage, cell, job, task, kinds, max(job.spec.priority, cell.rules.bands.production))
+        for key, index in sorted(cell.promised.get(machine, ())):
+            job = cell.jobs[key]
+            _count_needs(usage, job.spec, index, kinds, job.spec.priority)
+            usage.ports_kept += len(job.spec.ports) - len(job.spec.fixed_ports)
+            usage.fixed_kept.update(job.spec.fixed_ports.values())
+            usage.devices_kept += job.spec.needs(index).devices.items()
+        seen = observed.machines.get(machine)
+        if seen is not None:
+            for attempt in leaving_attempts(cell, machine, seen):
+                usage.ports.update(attempt.ports)
+                if not (attempt.alloc and is_reserved(cell, machine, attempt.alloc)):
+                    _count_attempt(usage, attempt, kinds)
+            for port, until in seen.ports_blocked.items():
+                if until > mono:
+                    usage.ports.add(port)
+                    usage.blocked_until = min(usage.blocked_until, until)
+        usage.fixed_kept -= usage.ports
+        usage.ports |= usage.fixed_kept
+        return usage
 
 
 def usage_of_alloc(cell: Cell, observed: Observed, allocs: Job, index: int, kinds: Kinds) -> MachineUsage:
@@ -156,10 +233,14 @@ def _count_needs(usage: MachineUsage, spec: JobSpec, index: int, kinds: Kinds, p
 
 
 def count_devices(used: dict[str, int], devices: tuple[str, ...], needs: dict[str, int]) -> None:
-    """Add what a task has of single devices: a part of one, or the whole of each."""
-    for device in devices:
-        millis = min(DEVICE_MILLIS, needs.get(device.partition(":")[0], 0))
+    """Add what a task has of single devices."""
+    for device, millis in device_shares(devices, needs):
         used[device] = used.get(device, 0) + millis
+
+
+def device_shares(devices: tuple[str, ...], needs: dict[str, int]) -> Iterable[tuple[str, int]]:
+    """Return what a task has of each of its devices, in thousandths: a part of one, or the whole of each."""
+    return [(device, min(DEVICE_MILLIS, needs.get(device.partition(":")[0], 0))) for device in devices]
 
 
 def _count_attempt(usage: MachineUsage, attempt: SeenAttempt, kinds: Kinds) -> None:

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from borgish.borglet.core import BorgletCore
 from borgish.cell.commands import SubmitJob
+from borgish.cell.lifecycle import note_move
 from borgish.cell.model import Task, Version
 from borgish.clock import Now
 from borgish.link.conversation import Conversation
@@ -81,10 +82,10 @@ class Pair:
         if what == "place" and task.state is State.PENDING:
             self.last_attempt += 1
             self._put(Task(index, State.RUNNING, machine="m1", attempt=self.last_attempt))
-            cell.placed["m1"].add(("ann/web", index))
+            note_move(cell, cell.jobs["ann/web"], cell.jobs["ann/web"].tasks[index], 1)
         elif what == "evict" and task.state is State.RUNNING:
+            note_move(cell, cell.jobs["ann/web"], task, -1)
             self._put(Task(index, State.PENDING))
-            cell.placed["m1"].discard(("ann/web", index))
         elif what == "update" and task.state is State.RUNNING:
             # What an update in place does: the same attempt, of a version that says something else.
             job = cell.jobs["ann/web"]
@@ -92,6 +93,7 @@ class Pair:
             job.version += 1
             job.spec = spec(tasks=TASKS, labels={"version": str(job.version)})
             self._put(msgspec.structs.replace(task, version=job.version))
+            cell.moves["m1"].forget()
         self._renew()
 
     def _put(self, task: Task) -> None:

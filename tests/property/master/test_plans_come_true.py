@@ -18,6 +18,7 @@ from borgish.cell.commands import (
 from borgish.cell.events import AnyEvent, Entry, PlacesPromised, TasksEvicted, TasksPlaced
 from borgish.cell.invariants import violations
 from borgish.cell.model import Job, Machine
+from borgish.cell.observed import leaving_attempts
 from borgish.errors import Conflict, Refused
 from borgish.master.core import Core, evict_command, place_command, promise_command
 from borgish.master.planning import DryRun
@@ -157,6 +158,8 @@ def test_a_plan_changes_nothing_and_comes_true(core: Core, wanted: JobSpec, sett
     if settle:
         settled(core)
     core.observed.availability = None  # what is kept is no change
+    for name, seen in core.observed.machines.items():
+        leaving_attempts(core.cell, name, seen)
     before = pickle.dumps(core)
     planned = plan(core, wanted)
     assert pickle.dumps(core) == before

@@ -132,17 +132,12 @@ def strangers(draw: st.DrawFn, observed: Observed, name: str) -> None:
     key = ("old/job/0", draw(st.integers(1, 3)))
     ended = draw(st.sampled_from([None, None, Ending.FAIL]))
     tpu = draw(st.sampled_from([0, 0, 400, 1000]))
-    seen.attempts[key] = SeenAttempt(
-        *key,
-        Phase.STOPPING,
-        msgspec.structs.replace(draw(needs(4)), devices={"tpu": tpu} if tpu else {}),
-        (port,),
-        ended=ended,
-        devices=("tpu:0",) if tpu else (),
-    )
+    needed = msgspec.structs.replace(draw(needs(4)), devices={"tpu": tpu} if tpu else {})
+    devices = ("tpu:0",) if tpu else ()
+    seen.put(SeenAttempt(*key, Phase.STOPPING, needed, (port,), ended=ended, devices=devices))
     seen.ports_blocked = {draw(st.integers(20000, 20006)): draw(st.sampled_from([50.0, 500.0]))}
     seen.unhealthy_runtimes = draw(st.sampled_from([(), (), (Runtime.DOCKER,)]))
-    seen.has_unkillable = draw(st.sampled_from([False, False, False, True]))
+    seen.unkillable = draw(st.sampled_from([set(), set(), set(), {key}]))
 
 
 def there_of(cell: Cell, name: str) -> list[tuple[Job, Task]]:

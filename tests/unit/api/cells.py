@@ -124,7 +124,7 @@ def small_observed() -> Observed:
 
 def see(observed: Observed, on: str, key: str, index: int, seen: SeenAttempt) -> None:
     name = (task_name(key, index), seen.attempt)
-    observed.machines[on].attempts[name] = seen
+    observed.machines[on].put(seen)
     observed.machines[on].usage[name] = (10 * (index + 1), 1000)
 
 

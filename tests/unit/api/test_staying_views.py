@@ -53,7 +53,7 @@ def test_what_has_to_leave_and_may_not_yet_says_what_holds_it() -> None:
     cell.jobs["ann/picky"].tasks.append(Task(1))
     cell.jobs["ann/picky"].pending = 1
     observed = small_observed()
-    observed.machines["m1"].attempts["ann/picky/0", 15] = SeenAttempt("ann/picky/0", 15, Phase.UP)
+    observed.machines["m1"].put(SeenAttempt("ann/picky/0", 15, Phase.UP))
     found = why_task(cell, observed, cell.jobs["ann/picky"], 0, (), (), NOW).text
     assert found.endswith(
         "It is not taken down yet: of ann/picky at most 1 of 2 tasks may be down (max_unavailable 10%), and "

@@ -44,7 +44,7 @@ def place(desk: Desk, on: str) -> int:
     desk.do(PlaceTasks("ann/web", (0,), (on,)))
     attempt = desk.cell.jobs["ann/web"].tasks[0].attempt
     seen = desk.observed.machines.setdefault(on, SeenMachine())
-    seen.attempts["ann/web/0", attempt] = SeenAttempt("ann/web/0", attempt, Phase.UP)
+    seen.put(SeenAttempt("ann/web/0", attempt, Phase.UP))
     return attempt
 
 
@@ -131,7 +131,7 @@ def test_a_task_that_its_job_no_longer_has_is_given_time(desk: Desk) -> None:
     desk.do(PlaceTasks("ann/web", (1,), ("m1",)))
     gone = desk.cell.jobs["ann/web"].tasks[1].attempt
     seen = desk.observed.machines["m1"]
-    seen.attempts["ann/web/1", gone] = SeenAttempt("ann/web/1", gone, Phase.UP)
+    seen.put(SeenAttempt("ann/web/1", gone, Phase.UP))
     desk.do(ScaleJob("ann/web", 1))
     assert [(order.task, order.deregister_seconds) for order in orders(desk)] == [("ann/web/1", 3.0)]
 
@@ -140,8 +140,8 @@ def test_what_nobody_knows_of_is_given_none(desk: Desk) -> None:
     """A job that is gone says nothing of its clients, and an orphan may have been somebody else's."""
     desk.do(deregistering(3.0))
     seen = desk.observed.machines["m1"]
-    seen.attempts["ann/gone/0", 2] = SeenAttempt("ann/gone/0", 2, Phase.UP)
-    seen.attempts["ann/web/0", 1] = SeenAttempt("ann/web/0", 1, Phase.UP)
+    seen.put(SeenAttempt("ann/gone/0", 2, Phase.UP))
+    seen.put(SeenAttempt("ann/web/0", 1, Phase.UP))
     seen.orphans["ann/web/0", 1] = NOW.mono - ORPHAN_SECONDS
     assert [(order.task, order.deregister_seconds) for order in orders(desk)] == [
         ("ann/gone/0", 0.0),

@@ -246,7 +246,7 @@ def waited_for(
     job = Job("ann/web", 1, spec, 0.0, "ann", tasks=[task, Task(1, RUNS, 2, "m1")], rollout=behind)
     cell.machines["m1"].up = is_up
     if seen is not None:
-        observed.machines["m1"].attempts[seen.task, seen.attempt] = seen
+        observed.machines["m1"].put(seen)
     return not_ready(cell, observed, job, Now(mono + 1000.0, mono))
 
 

@@ -39,10 +39,10 @@ class Cluster:
         for task in self.cell.jobs[key].tasks:
             name = (f"{key}/{task.index}", task.attempt)
             needs, seen = self.cell.jobs[key].spec.needs(task.index), self.observed.machines[task.machine]
-            seen.attempts[name] = SeenAttempt(*name, Phase.UP, needs, task.ports, alloc=alloc)
+            seen.put(SeenAttempt(*name, Phase.UP, needs, task.ports, alloc=alloc))
 
     def part(self) -> None:
         """Let everything that should not run be gone."""
         for name, seen in self.observed.machines.items():
-            seen.attempts.clear()
+            seen.drop_all()
             self.scheduler.refresh(self.cell, self.observed, [name])

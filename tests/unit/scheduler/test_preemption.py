@@ -126,7 +126,7 @@ def test_without_a_budget_of_its_own_a_pass_asks_the_gate() -> None:
     for name, placed in cluster.cell.placed.items():
         for job, index in placed:
             key = task_name(job, index), cluster.cell.jobs[job].tasks[index].attempt
-            cluster.observed.machines[name].attempts[key] = SeenAttempt(*key, Phase.UP)
+            cluster.observed.machines[name].put(SeenAttempt(*key, Phase.UP))
     cluster.submit(spec("ann/high", 2, cpu=4000, priority=MIDDLE))
     assert len(victims(cluster.run())) == 1
 

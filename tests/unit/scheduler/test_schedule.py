@@ -100,12 +100,12 @@ def test_a_leaving_attempt_still_takes_its_place() -> None:
     cell = cell_of([machine("m1", 1000)], [spec("ann/job")])
     observed = observed_of(cell)
     gone = SeenAttempt("bob/old/0", 5, Phase.STOPPING, Resources(500), ports=(20000,))
-    observed.machines["m1"].attempts[("bob/old/0", 5)] = gone
+    observed.machines["m1"].put(gone)
     scheduler = Scheduler()
     plan = scheduler.schedule(cell, observed, NOW)
     assert "most free 500m" in plan.refusals["ann/job"][0].text
 
-    del observed.machines["m1"].attempts[("bob/old/0", 5)]
+    observed.machines["m1"].drop(("bob/old/0", 5))
     scheduler.refresh(cell, observed, ["m1"])
     assert where(scheduler.schedule(cell, observed, NOW)) == {"ann/job/0": "m1"}
 
@@ -116,9 +116,7 @@ def test_the_current_attempt_counts_once() -> None:
     carry_out(cell, scheduler.schedule(cell, observed, NOW))
     happen(cell, TasksEvicted("ann/job", (1,), Eviction.RESTART))
     attempt = cell.jobs["ann/job"].tasks[0].attempt
-    observed.machines["m1"].attempts[("ann/job/0", attempt)] = SeenAttempt(
-        "ann/job/0", attempt, Phase.UP, Resources(1000, GIB)
-    )
+    observed.machines["m1"].put(SeenAttempt("ann/job/0", attempt, Phase.UP, Resources(1000, GIB)))
     scheduler.refresh(cell, observed, touched(cell))
     assert where(scheduler.schedule(cell, observed, NOW)) == {"ann/job/1": "m1"}
 
