@@ -29,6 +29,7 @@ GROUPS = {
     "apps": "an application of many jobs; jobs that wait, and crons: cost at rest, and how late they begin",
     "doors": "what TLS, confinement and wrong tokens cost",
     "scale": "many small jobs over real HTTP and real polls, on machines with few tasks and with many",
+    "polls": "machines at rest: the master's cpu for polls; and for letting thousands in",
     "failover": "kill -9 of the leader: how soon a standby commits a write",
 }
 """Each is a module here with ``figures(sizes)``."""

@@ -57,6 +57,9 @@ class Sizes(msgspec.Struct, frozen=True):
     scale_machines: tuple[int, ...] = (100, 1_000)
     scale_tasks: int = 40_000  # at rest, of large jobs
     scale_jobs: int = 200  # small ones
+    poll_machines: tuple[int, ...] = (1_000, 5_000, 10_000)
+    poll_seconds: float = 10.0
+    poll_settle_seconds: float = 10.0
 
 
 FULL = Sizes()
@@ -112,4 +115,7 @@ TINY = Sizes(
     scale_machines=(2,),
     scale_tasks=20,
     scale_jobs=2,
+    poll_machines=(3,),
+    poll_seconds=3.0,
+    poll_settle_seconds=0.0,
 )
