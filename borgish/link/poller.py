@@ -4,6 +4,9 @@ each (section 3.3).
 
 The borglet holds each poll until something changes. A new assignment does not wait for a held poll:
 a second poll overtakes it, and the borglet answers the first at once.
+
+Most answers say nothing new. They are taken in where they arrive, and followed by the next poll, without a
+turn of the machine's own task: that one is for whatever else happens.
 """
 
 import asyncio
@@ -23,11 +26,11 @@ from borgish.errors import BorgishError, Fenced, NotListening, StoreFull, Unreac
 from borgish.failpoints import reach
 from borgish.link.conversation import Conversation, Reveal, reveal_none
 from borgish.link.fencing import FencingMonitor
-from borgish.link.transport import Peer, Response
+from borgish.link.transport import Exchange, Peer, Response
 from borgish.text import safe
 from borgish.wire.api import Problem
 from borgish.wire.bounds import mistakes_in_facts
-from borgish.wire.link import UNKNOWN, Leader, PollReply
+from borgish.wire.link import UNKNOWN, Leader, PollReply, PollRequest
 
 log = logging.getLogger("borgmaster.link")
 
@@ -80,6 +83,18 @@ class _Answer(NamedTuple):
     at: float
 
 
+class _Poll:
+    """A poll under way, or answered."""
+
+    __slots__ = ("answer", "exchange", "failure", "is_taken", "over_at", "request")
+
+    def __init__(self, request: PollRequest, over_at: float, exchange: Exchange) -> None:
+        self.request, self.over_at, self.exchange = request, over_at, exchange
+        self.answer: _Answer | None = None  # once it was read
+        self.failure: Exception | None = None  # why there is none
+        self.is_taken = False
+
+
 class Poller:
     """Polls one machine until it is closed. ``trouble`` says why the last poll failed, "" if it did not."""
 
@@ -110,8 +125,10 @@ class Poller:
         self._fencing = fencing
         self._conversation = Conversation(cell, observed, machine, generation, leader, reveal)
         self._is_renewed = False  # since the last request was made
-        self._is_overtaking = False  # a newer poll than the held one is under way
-        self._wakeup: asyncio.Future[None] | None = None  # done by that, and when the held poll ends
+        self._held: _Poll | None = None
+        self._newer: _Poll | None = None  # the one that overtakes it
+        self._fault: Exception | None = None  # of a quiet answer, or of the poll after it
+        self._wakeup: asyncio.Future[None] | None = None  # done by all that, and when a poll ends
         self._random = random.Random(machine)  # noqa: S311 - jitter, not a secret
         self._task: asyncio.Task[None] | None = None
 
@@ -212,64 +229,112 @@ class Poller:
                     await self._wait_for_wake()
 
     async def _round(self) -> None:
-        """One poll; each assignment that comes while it is held overtakes it with a poll of its own."""
-        self._is_renewed = False
-        poll = asyncio.get_running_loop().create_task(self._hold())
+        """Poll until an answer brings more than quiet; each assignment that comes while a poll is held
+        overtakes it with a poll of its own."""
+        self._is_renewed, self._fault = False, None
+        self._held = self._ask(self._held_over)
         try:
-            while not await self._is_answered(poll):
+            while not (held := await self._over()).exchange.is_done:
                 self._is_renewed = False
-                await self._take(await self._overtake())
-            if (answer := await poll) is not None:
-                await self._take(answer)
+                await self._overtake(held)
+            if not held.is_taken:
+                await self._take(self._read(held))
+        finally:
+            if self._held is not None:
+                self._held.exchange.cancel()
+                self._held = None
+
+    async def _over(self) -> _Poll:
+        """Wait until the held poll is over or there is a new assignment; return that poll."""
+        while True:
+            if self._fault is not None:
+                raise self._fault
+            held = self._held
+            assert held is not None
+            if held.exchange.is_done or self._is_renewed:
+                return held
+            await self._wait_for_wake()
+
+    def _held_over(self) -> None:
+        """The held poll is over. Where it was quiet, poll again at once."""
+        held, self._fault = self._held, None
+        try:
+            if held is not None and not (self._is_renewed or self._newer) and self._is_quiet(held):
+                self._held = self._ask(self._held_over)
+                return
+        except Exception as error:  # whatever it is, the task deals with it
+            self._fault = error
+        self._wake()
+
+    def _is_quiet(self, poll: _Poll) -> bool:
+        """Take in an answer that brings no report; return whether it was one."""
+        answer = self._read(poll)
+        if answer.reply.report is not None:
+            return False
+        reach("poll.answered")
+        self._inbox.heard(self.machine, answer.at)
+        self._conversation.observe(answer.reply)
+        self._acknowledge(answer.reply)
+        self.trouble = ""
+        return True
+
+    async def _overtake(self, held: _Poll) -> None:
+        """Poll past the held one, whose answer is taken in as well when it comes: the newer poll may get
+        lost, and this is the machine's sign of life."""
+        newer = self._newer = self._ask(self._wake, hold=False)
+        try:
+            while not newer.exchange.is_done:
+                if not held.exchange.is_done or held.is_taken or not await self._take_if_good(held):
+                    await self._wait_for_wake()
+            await self._take(self._read(newer))
         except Unreachable:
-            # The held poll may have ended while a newer one got lost. Its answer counts, and so does
-            # a refused connection: the host is alive, and its tasks are not taken for lost yet.
-            if poll.done() and not poll.cancelled():
-                failure = poll.exception()
-                if isinstance(failure, NotListening | Fenced | StoreFull):
-                    raise failure from None
-                if failure is None and (answer := poll.result()) is not None:
-                    await self._take(answer)
+            # The held poll may have ended while the newer one got lost. Its answer counts, and so does a
+            # refused connection: the host is alive, and its tasks are not taken for lost yet.
+            if held.exchange.is_done and not held.is_taken and not await self._take_if_good(held):
+                assert held.failure is not None
+                if isinstance(held.failure, NotListening | Fenced):
+                    raise held.failure from None
             raise
         finally:
-            if not poll.cancel() and not poll.cancelled():
-                poll.exception()  # nobody may have awaited it
+            self._newer = None
+            newer.exchange.cancel()
 
-    async def _hold(self) -> _Answer | None:
-        """Poll, and return the answer, unless it came while a newer poll was under way: then it was taken in
-        at once, for that one may get lost, and this is the machine's sign of life."""
+    async def _take_if_good(self, poll: _Poll) -> bool:
+        """Take in the answer of a poll, unless there is none; return whether there was."""
         try:
-            answer = await self._ask()
-            if not self._is_overtaking:
-                return answer
-            await self._take(answer)
-            return None
-        finally:
-            self._wake()
+            answer = self._read(poll)
+        except Exception:  # is raised again when it is this poll's turn
+            return False
+        await self._take(answer)
+        poll.is_taken = True
+        return True
 
-    async def _overtake(self) -> _Answer:
-        self._is_overtaking = True
-        try:
-            return await self._ask(hold=False)
-        finally:
-            self._is_overtaking = False
-
-    async def _is_answered(self, poll: "asyncio.Future[_Answer | None]") -> bool:
-        """Wait until the poll is answered or there is a new assignment; return which."""
-        while not (poll.done() or self._is_renewed):
-            await self._wait_for_wake()
-        return poll.done()
-
-    async def _ask(self, *, hold: bool = True) -> _Answer:
+    def _ask(self, done: Callable[[], None], *, hold: bool = True) -> _Poll:
         hold_seconds = self._settings.hold_seconds if hold else 0.0
         request = self._conversation.request(hold_seconds, self._settings.authorities)
         reach("poll.ask")
         timeout_seconds = request.wait_seconds + self._settings.timeout_seconds
         over_at = self._clock.now().mono + timeout_seconds
-        response = await self.peer.post("/v1/poll", _encoder.encode(request), timeout_seconds)
-        if response.status == 409 and request.timeline < self._conversation.timeline:
+        body = _encoder.encode(request)
+        return _Poll(request, over_at, self.peer.begin("/v1/poll", body, timeout_seconds, done))
+
+    def _read(self, poll: _Poll) -> _Answer:
+        """Return the answer of a poll that is over. Raises why there is none."""
+        if poll.failure is not None:
+            raise poll.failure
+        if poll.answer is None:
+            try:
+                poll.answer = self._answer_of(poll)
+            except Exception as error:
+                poll.failure = error
+                raise
+        return poll.answer
+
+    def _answer_of(self, poll: _Poll) -> _Answer:
+        response = poll.exchange.result
+        if response.status == 409 and poll.request.timeline < self._conversation.timeline:
             raise Unreachable(f"{self.machine} heard of the new timeline before it got an older poll")
-        return _Answer(self._read(response), min(self._clock.now().mono, over_at))
+        return _Answer(self._reply_of(response), min(self._clock.now().mono, poll.over_at))
 
     async def _take(self, answer: _Answer) -> None:
         reach("poll.answered")
@@ -279,13 +344,16 @@ class Poller:
         if report is not None:
             await self._inbox.observe(report)
             reach("poll.reported")
+        self._acknowledge(reply)
+
+    def _acknowledge(self, reply: PollReply) -> None:
         self._conversation.acknowledge(reply)
         reach("poll.acknowledged")
         if reply.usage:
             usage = {(u.task, u.attempt): (u.cpu_millis, u.ram_bytes) for u in reply.usage}
             self._inbox.used(self.machine, usage)
 
-    def _read(self, response: Response) -> PollReply:
+    def _reply_of(self, response: Response) -> PollReply:
         if response.status == 409:
             detail = _detail(response.body)
             self._fencing.note(self.machine, detail or f"machine {self.machine} obeys it")

@@ -2,13 +2,15 @@
 for each machine.
 
 HTTP is written by hand because a cell has thousands of these connections and each is held most of the time:
-what a poll costs here is what a machine costs the master. Redirects are never followed, proxies never used.
-The simulator has a transport of its own (``sim/network.py``).
+what a poll costs here is what a machine costs the master. So an exchange is neither a task nor a timer of
+its own: whoever began it is called when it is over. Redirects are never followed, proxies never used. The
+simulator has a transport of its own (``sim/network.py``).
 """
 
 import asyncio
 import ssl
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import Protocol, cast
 
 import httptools
@@ -22,6 +24,8 @@ from borgish.tls.names import machine_name
 BODY_BYTES_MAX = 16 * 1024 * 1024
 CONNECT_SECONDS_MAX = 2.0
 HEAD_SECONDS_MAX = 10.0  # until a stream begins; how long it goes on has no limit
+DEADLINE_STEP_SECONDS = 0.1
+"""Deadlines are looked at so often; an exchange may take so much longer than its time."""
 _QUEUE_HIGH, _QUEUE_LOW = 64, 16
 
 
@@ -32,11 +36,99 @@ class Response(msgspec.Struct, frozen=True):
     body: bytes
 
 
+class Exchange:
+    """A request under way. ``done`` is called once, when its answer is there or why there is none; not by
+    ``begin`` itself, and not after ``cancel``. ``told`` gives the error that is raised for another."""
+
+    __slots__ = ("_done", "_outcome", "_told", "deadline", "give_up")
+
+    def __init__(
+        self, done: Callable[[], object], told: Callable[[Exception], Exception] = lambda error: error
+    ) -> None:
+        self._done: Callable[[], object] | None = done
+        self._told = told
+        self._outcome: Response | Exception | None = None
+        self.deadline: dict[Exchange, float] | None = None  # those that end with it
+        self.give_up: Callable[[], object] | None = None  # what lets go of the network
+
+    @property
+    def is_done(self) -> bool:
+        """Whether there is an outcome."""
+        return self._outcome is not None
+
+    @property
+    def result(self) -> Response:
+        """The answer. Raises why there is none."""
+        outcome = self._outcome
+        if isinstance(outcome, Response):
+            return outcome
+        raise self._told(outcome) if outcome is not None else RuntimeError("this exchange is not over")
+
+    def settle(self, outcome: Response | Exception) -> None:
+        """Give it its outcome, unless it has one or was cancelled."""
+        if (done := self._done) is not None:
+            self._end(outcome)
+            done()
+
+    def fail(self, error: Exception) -> None:
+        """End it from this side."""
+        give_up = self.give_up
+        self.settle(error)
+        if give_up is not None:
+            give_up()
+
+    def cancel(self) -> None:
+        """End it, where it is not over; nobody is called."""
+        if self._done is not None:
+            give_up = self.give_up
+            self._end(None)
+            if give_up is not None:
+                give_up()
+
+    def _end(self, outcome: Response | Exception | None) -> None:
+        self._outcome, self._done, self.give_up = outcome, None, None
+        if self.deadline is not None:
+            self.deadline.pop(self, None)
+            self.deadline = None
+
+
+class Overdue(Exception):
+    """An exchange took longer than it may."""
+
+
+class Deadlines:
+    """Ends exchanges that take too long. Those that are due in the same step share one timer: thousands are
+    under way at any time, and hardly one needs it."""
+
+    def __init__(self) -> None:
+        self._steps: dict[int, dict[Exchange, float]] = {}  # in order, with the seconds that each had
+
+    def add(self, exchange: Exchange, seconds: float) -> None:
+        """End an exchange after so many seconds, and at most a step more."""
+        loop = asyncio.get_running_loop()
+        step = int((loop.time() + seconds) / DEADLINE_STEP_SECONDS) + 1
+        due = self._steps.get(step)
+        if due is None:
+            due = self._steps[step] = {}
+            loop.call_at(step * DEADLINE_STEP_SECONDS, self._over, step)
+        due[exchange] = seconds
+        exchange.deadline = due
+
+    def _over(self, step: int) -> None:
+        for exchange, seconds in list(self._steps.pop(step).items()):
+            exchange.fail(Overdue(f"{seconds:.1f} s"))
+
+
 class Peer(Protocol):
     """One borglet, and the way to it."""
 
     host: str
     port: int
+
+    def begin(self, path: str, body: bytes, timeout_seconds: float, done: Callable[[], object]) -> Exchange:
+        """Send a body; ``done`` is called when the exchange is over. It fails with Unreachable, as ``post``
+        does. Raises what ``permit`` raises, where that is known at once."""
+        ...
 
     async def post(self, path: str, body: bytes, timeout_seconds: float) -> Response:
         """Send a body, return the whole answer. Raises Unreachable; NotListening, which is one, when the
@@ -74,6 +166,7 @@ class HttpTransport:
         self, secret: str, tls: ssl.SSLContext | None, cell: str = "", before: ssl.SSLContext | None = None
     ) -> None:
         self._secret, self._tls, self._cell, self._before = secret, tls, cell, before
+        self._deadlines = Deadlines()
 
     def replace(self, tls: ssl.SSLContext, before: ssl.SSLContext | None = None) -> None:
         """Go by other contexts from the next connection on."""
@@ -82,99 +175,159 @@ class HttpTransport:
     def peer(self, record: Machine, permit: Callable[[], None] = lambda: None) -> "HttpPeer":
         token = poll_token(self._secret, record.name, record.admission)
         if not record.tls:
-            return HttpPeer(record.host, record.port, token, None, permit)
+            return HttpPeer(record.host, record.port, token, None, permit, deadlines=self._deadlines)
         name = machine_name(record.name, self._cell) if self._cell else ""
         host, port = record.host, record.port
-        return HttpPeer(host, port, token, lambda: self._tls, permit, name, lambda: self._before)
+        return HttpPeer(
+            host, port, token, lambda: self._tls, permit, name, lambda: self._before, self._deadlines
+        )
 
 
 class Connection(asyncio.Protocol):
-    """One connection; one exchange at a time. The callbacks ``on_*`` are httptools'."""
+    """One connection; one exchange, or one stream, at a time. The callbacks ``on_*`` are httptools'."""
 
-    def __init__(self) -> None:
+    def __init__(self, peer: "HttpPeer") -> None:
         self.is_reusable = False  # true between two exchanges
+        self._peer = peer
         self._transport: asyncio.Transport | None = None
-        self._parser = httptools.HttpResponseParser(self)
-        self._chunks: asyncio.Queue[bytes | None] = asyncio.Queue()
-        self._head: asyncio.Future[int] | None = None
+        self._parser = httptools.HttpResponseParser(self)  # of all that comes on it
+        self._exchange: Exchange | None = None
+        self._parts: list[bytes] = []
         self._bytes = 0
-        self._is_paused = False
+        self._status = 0
+        self._is_complete = False  # the answer
+        self._stream: _Stream | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether something can be sent on it."""
+        return self._transport is not None and not self._transport.is_closing()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take the transport."""
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is not a subclass
 
     def data_received(self, data: bytes) -> None:
-        """Parse what arrived; what is not HTTP ends the connection."""
+        """Parse what arrived; what is not HTTP, or was not asked for, ends the connection."""
+        if self._exchange is None and self._stream is None:
+            self._end("said something that was not asked for")
+            return
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserError:
             self._end("not HTTP")
+            return
+        # Not before the parser is done with it: who is told may send the next request at once.
+        if self._is_complete and self._exchange is not None:
+            self._answered(self._exchange)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End the exchange that was going on, if any."""
         self._end(str(exc or "closed the connection"))
 
+    def on_message_begin(self) -> None:
+        """Begin an answer; one that follows another unasked has no place here."""
+        if self._is_complete:
+            raise ValueError("a second answer")
+
     def on_headers_complete(self) -> None:
         """Give the status to whoever asked."""
-        if self._head is not None and not self._head.done():
-            self._head.set_result(self._parser.get_status_code())
+        self._status = self._parser.get_status_code()
+        if self._stream is not None:
+            self._stream.begin(self._status)
 
     def on_body(self, body: bytes) -> None:
-        """Queue a part of the body, and stop reading when the reader is behind."""
+        """Take a part of the body. Of a stream, stop reading when the reader is behind."""
+        if self._stream is not None:
+            self._stream.put(body)
+            return
+        self._parts.append(body)
         self._bytes += len(body)
+        if self._bytes > BODY_BYTES_MAX:
+            self._end(f"answer over {BODY_BYTES_MAX} bytes")
+
+    def on_message_complete(self) -> None:
+        """End the answer; the connection may serve another exchange."""
+        self._is_complete = True
+        self.is_reusable = self._parser.should_keep_alive()
+        if self._stream is not None:
+            self._stream.end()
+
+    def _answered(self, exchange: Exchange) -> None:
+        self._exchange, parts, self._parts = None, self._parts, []
+        self._peer.give_back(self)
+        exchange.settle(Response(self._status, parts[0] if len(parts) == 1 else b"".join(parts)))
+
+    def _end(self, reason: str) -> None:
+        exchange, self._exchange = self._exchange, None
+        self.close()
+        if self._stream is not None:
+            self._stream.end(reason)
+        if exchange is not None:
+            exchange.settle(ConnectionError(reason))
+
+    def ask(self, request: bytes, exchange: Exchange) -> None:
+        """Send a request, whose exchange gets the answer. Raises OSError."""
+        self._send(request)
+        self._exchange = exchange
+        exchange.give_up = self.close
+
+    def open_stream(self, request: bytes) -> "_Stream":
+        """Send a request whose answer is read as it comes. Raises OSError."""
+        transport = self._send(request)
+        self._stream = _Stream(transport)
+        return self._stream
+
+    def _send(self, request: bytes) -> asyncio.Transport:
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            raise ConnectionError("connection is closed")
+        self.is_reusable = self._is_complete = False
+        self._bytes = 0
+        transport.write(request)
+        return transport
+
+    def close(self) -> None:
+        """Close at once."""
+        self.is_reusable, self._exchange = False, None
+        if self._transport is not None:
+            self._transport.abort()
+
+
+class _Stream:
+    """An answer that is read as it comes."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self.status: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._transport = transport
+        self._chunks: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._is_paused = False
+
+    def begin(self, status: int) -> None:
+        """The status is there."""
+        if not self.status.done():
+            self.status.set_result(status)
+
+    def put(self, body: bytes) -> None:
+        """Queue a part of the body, and stop reading when the reader is behind."""
         self._chunks.put_nowait(body)
-        if self._chunks.qsize() > _QUEUE_HIGH and self._transport is not None:
+        if self._chunks.qsize() > _QUEUE_HIGH:
             self._transport.pause_reading()
             self._is_paused = True
 
-    def on_message_complete(self) -> None:
-        """End the exchange; the connection may serve another."""
-        self.is_reusable = self._parser.should_keep_alive()
+    def end(self, reason: str = "") -> None:
+        """No more comes; without a status, for this reason."""
+        if not self.status.done():
+            self.status.set_exception(ConnectionError(reason))
         self._chunks.put_nowait(None)
-
-    def _end(self, reason: str) -> None:
-        self.is_reusable = False
-        if self._head is not None and not self._head.done():
-            self._head.set_exception(ConnectionError(reason))
-        self._chunks.put_nowait(None)
-        self.close()
-
-    async def ask(self, head: bytes, body: bytes) -> int:
-        """Send a request and return the status of its answer. Raises OSError."""
-        if self._transport is None or self._transport.is_closing():
-            raise ConnectionError("connection is closed")
-        self.is_reusable = False
-        self._head = asyncio.get_running_loop().create_future()
-        self._chunks = asyncio.Queue()
-        self._bytes = 0
-        self._parser = httptools.HttpResponseParser(self)
-        self._transport.write(head + body)
-        return await self._head
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """Yield the body of the answer as it comes."""
         while (chunk := await self._chunks.get()) is not None:
-            if self._is_paused and self._chunks.qsize() < _QUEUE_LOW and self._transport is not None:
+            if self._is_paused and self._chunks.qsize() < _QUEUE_LOW:
                 self._transport.resume_reading()
                 self._is_paused = False
             yield chunk
-
-    async def body(self) -> bytes:
-        """Return the whole body. Raises OSError when it is over the limit."""
-        parts = []
-        async for chunk in self.chunks():
-            parts.append(chunk)
-            if self._bytes > BODY_BYTES_MAX:
-                self.close()
-                raise ConnectionError(f"answer over {BODY_BYTES_MAX} bytes")
-        return b"".join(parts)
-
-    def close(self) -> None:
-        """Close at once."""
-        self.is_reusable = False
-        if self._transport is not None:
-            self._transport.abort()
 
 
 class HttpPeer:
@@ -189,84 +342,128 @@ class HttpPeer:
         permit: Callable[[], None] = lambda: None,
         tls_name: str = "",
         before: Callable[[], ssl.SSLContext | None] = lambda: None,
+        deadlines: Deadlines | None = None,
     ) -> None:
         """``tls`` gives the context of each connection, None for one in clear. ``permit`` is called just
         before anything is sent, and raises when it may not be. ``tls_name`` is what its certificate has to
-        name; "" means its host. ``before`` gives how it is known by its host, if by ``tls`` it is not."""
+        name; "" means its host. ``before`` gives how it is known by its host, if by ``tls`` it is not.
+        ``deadlines`` may be those of others, too."""
         self._permit, self._before = permit, before
         self._tls_name = tls_name or None
         self.host = host
         self.port = port
         self._tls = tls
-        self._head = (
-            f"Host: {host}:{port}\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\n"
-        )
+        self._head = (  # behind the path
+            f" HTTP/1.1\r\nHost: {host}:{port}\r\nAuthorization: Bearer {token}\r\n"
+            "Content-Type: application/json\r\nContent-Length: "
+        ).encode()
         self._idle: list[Connection] = []
         self._streams: set[Connection] = set()
+        self._deadlines = deadlines or Deadlines()
+
+    def begin(self, path: str, body: bytes, timeout_seconds: float, done: Callable[[], object]) -> Exchange:
+        exchange = Exchange(done, self._told)
+        request = self._request(b"POST", path, body)
+        if (connection := self._reusable()) is not None:
+            self._ask(
+                connection, request, exchange
+            )  # it is open, so this raises nothing but what ``permit`` does
+        else:
+            connecting = self._connect_and_ask(request, exchange)
+            exchange.give_up = asyncio.get_running_loop().create_task(connecting).cancel
+        self._deadlines.add(exchange, timeout_seconds)
+        return exchange
 
     async def post(self, path: str, body: bytes, timeout_seconds: float) -> Response:
+        over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        exchange = self.begin(path, body, timeout_seconds, partial(_set, over))
         try:
-            async with asyncio.timeout(timeout_seconds):
-                connection, status = await self._exchange("POST", path, body)
-                try:
-                    return Response(status, await connection.body())
-                finally:
-                    self._give_back(connection)
-        except TimeoutError:
-            raise Unreachable(f"no answer from {self.host}:{self.port} in {timeout_seconds:.1f} s") from None
-        except ConnectionRefusedError:
-            raise NotListening(f"{self.host}:{self.port}: connection refused") from None
-        except OSError as error:
-            raise Unreachable(f"{self.host}:{self.port}: {error}") from None
+            await over
+        finally:
+            exchange.cancel()
+        return exchange.result
 
     async def stream(self, path: str, body: bytes | None = None) -> AsyncIterator[Response]:
+        request = self._request(b"GET" if body is None else b"POST", path, body or b"")
         try:
             async with asyncio.timeout(HEAD_SECONDS_MAX):
-                method = "GET" if body is None else "POST"
-                connection, status = await self._exchange(method, path, body or b"")
+                connection = self._reusable() or await self._connected()
+                try:
+                    self._permit()
+                    stream = connection.open_stream(request)
+                    status = await stream.status
+                except BaseException:
+                    connection.close()
+                    raise
         except TimeoutError:
-            raise Unreachable(f"no answer from {self.host}:{self.port} in {HEAD_SECONDS_MAX:.0f} s") from None
+            raise self._told(Overdue(f"{HEAD_SECONDS_MAX:.0f} s")) from None
         except OSError as error:
-            raise Unreachable(f"{self.host}:{self.port}: {error}") from None
+            raise self._told(error) from None
         self._streams.add(connection)
         try:
-            async for chunk in connection.chunks():
+            async for chunk in stream.chunks():
                 yield Response(status, chunk)
         finally:
             self._streams.discard(connection)
             connection.close()
 
-    async def _exchange(self, method: str, path: str, body: bytes) -> tuple[Connection, int]:
-        head = f"{method} {path} HTTP/1.1\r\n{self._head}Content-Length: {len(body)}\r\n\r\n".encode()
-        connection = await self._connection()
+    def _request(self, method: bytes, path: str, body: bytes) -> bytes:
+        return b"%b %b%b%d\r\n\r\n%b" % (method, path.encode(), self._head, len(body), body)
+
+    def _ask(self, connection: Connection, request: bytes, exchange: Exchange) -> None:
         try:
             self._permit()
-            return connection, await connection.ask(head, body)
+            connection.ask(request, exchange)
         except BaseException:
             connection.close()
             raise
 
-    async def _connection(self) -> Connection:
+    async def _connect_and_ask(self, request: bytes, exchange: Exchange) -> None:
+        try:
+            self._ask(await self._connected(), request, exchange)
+        except Exception as error:  # is raised to whoever asks for the result
+            exchange.settle(error)
+
+    def _told(self, error: Exception) -> Exception:
+        """Return an error of the network as what it says of the borglet."""
+        where = f"{self.host}:{self.port}"
+        if isinstance(error, Overdue):
+            return Unreachable(f"no answer from {where} in {error}")
+        if isinstance(error, TimeoutError):
+            return Unreachable(f"no connection to {where} in {CONNECT_SECONDS_MAX:.1f} s")
+        if isinstance(error, ConnectionRefusedError):
+            return NotListening(f"{where}: connection refused")
+        return Unreachable(f"{where}: {error}") if isinstance(error, OSError) else error
+
+    def _reusable(self) -> Connection | None:
         while self._idle:
             connection = self._idle.pop()
-            if connection.is_reusable:
+            if connection.is_reusable and connection.is_open:
                 return connection
+        return None
+
+    async def _connected(self) -> Connection:
         async with asyncio.timeout(CONNECT_SECONDS_MAX):
             context = self._tls() if self._tls else None
             try:
-                return await self._connected(context, self._tls_name)
+                return await self._connected_by(context, self._tls_name)
             except ssl.SSLCertVerificationError:
                 if (before := self._before()) is None:
                     raise
-                return await self._connected(before, None)
+                return await self._connected_by(before, None)
 
-    async def _connected(self, context: ssl.SSLContext | None, name: str | None) -> Connection:
+    async def _connected_by(self, context: ssl.SSLContext | None, name: str | None) -> Connection:
         _, made = await asyncio.get_running_loop().create_connection(
-            Connection, self.host, self.port, ssl=context, server_hostname=name if context else None
+            lambda: Connection(self),
+            self.host,
+            self.port,
+            ssl=context,
+            server_hostname=name if context else None,
         )
         return made
 
-    def _give_back(self, connection: Connection) -> None:
+    def give_back(self, connection: Connection) -> None:
+        """Keep a connection for the next exchange, if it can be used."""
         if connection.is_reusable:
             self._idle.append(connection)
         else:
@@ -279,3 +476,8 @@ class HttpPeer:
     def cut(self) -> None:
         for connection in list(self._streams):
             connection.close()
+
+
+def _set(over: "asyncio.Future[None]") -> None:
+    if not over.done():  # whoever waited for it may have been cancelled
+        over.set_result(None)

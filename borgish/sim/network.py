@@ -13,7 +13,7 @@ import msgspec
 from borgish.cell.model import Machine
 from borgish.credentials import poll_token
 from borgish.errors import BorgishError, NotListening, Unreachable
-from borgish.link.transport import HEAD_SECONDS_MAX, Response
+from borgish.link.transport import HEAD_SECONDS_MAX, Exchange, Response
 from borgish.sim.faults import FaultInjector
 from borgish.sim.loop import Process, VirtualLoop
 
@@ -212,6 +212,9 @@ class SimPeer:
         self._network, self._client, self._permit, self._judge = network, client, permit, judge
         self._headers = ((b"authorization", f"Bearer {token}".encode()),)
 
+    def begin(self, path: str, body: bytes, timeout_seconds: float, done: Callable[[], object]) -> Exchange:
+        return self._begin("POST", path, body, timeout_seconds, done)
+
     async def post(self, path: str, body: bytes, timeout_seconds: float) -> Response:
         return await self._ask("POST", path, body, timeout_seconds)
 
@@ -220,26 +223,48 @@ class SimPeer:
         yield await self._ask(method, path, body or b"", HEAD_SECONDS_MAX)
 
     async def _ask(self, method: str, path: str, body: bytes, timeout_seconds: float) -> Response:
+        over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        exchange = self._begin(method, path, body, timeout_seconds, lambda: settle(over, None))
+        try:
+            await over
+        finally:
+            exchange.cancel()
+        return exchange.result
+
+    def _begin(
+        self, method: str, path: str, body: bytes, timeout_seconds: float, done: Callable[[], object]
+    ) -> Exchange:
         self._permit()
         self._judge("polls")
         request = Request(method, path, self._headers, body, self._client)
         answer = self._network.ask(self._machine, self.port, request)
+        exchange = Exchange(done)
 
         def give_up() -> None:
             settle(answer, Unreachable(f"no answer from {self._machine} in {timeout_seconds:.1f} s"))
 
         timer = asyncio.get_running_loop().call_later(timeout_seconds, give_up)
-        try:
-            response = await answer
-        except NotListening:
-            if path == "/v1/poll":
-                self._network.machines[self._machine].refused()
-            raise
-        finally:
+
+        def over(answer: "asyncio.Future[Response]") -> None:
             timer.cancel()
-        if path == "/v1/poll" and response.status == 200:
+            if answer.cancelled():
+                return
+            error = answer.exception()
+            outcome = error if isinstance(error, Exception) else answer.result()
+            if path == "/v1/poll":
+                self._note(outcome)
+            exchange.settle(outcome)
+
+        answer.add_done_callback(over)
+        exchange.give_up = answer.cancel
+        return exchange
+
+    def _note(self, outcome: Response | Exception) -> None:
+        """Note what came of a poll, unless its master is gone by now."""
+        if isinstance(outcome, NotListening):
+            self._network.machines[self._machine].refused()
+        elif isinstance(outcome, Response) and outcome.status == 200:
             self._network.machines[self._machine].answered()
-        return response
 
     def close(self) -> None:
         pass

@@ -449,3 +449,48 @@ async def test_an_answer_without_end_is_cut_off(
     borglet.answer = endless
     borglet.change()
     await bench.until(lambda: "answer over 100000 bytes" in bench.link.trouble("m1"))
+
+
+async def test_an_answer_that_nobody_asked_for_is_taken_for_none(borglet: FakeBorglet) -> None:
+    bench = Bench(borglet, hold_seconds=0.01)
+
+    async def twice(request: PollRequest) -> bytes:
+        borglet.answer = borglet.poll
+        return 2 * await borglet.poll(request)
+
+    bench.link.sync(["m1"])
+    await bench.until(lambda: bench.inbox.reports)
+    borglet.answer = twice
+    await bench.until(lambda: len(bench.inbox.reports) == 2)
+    await bench.link.close()
+    assert [miss.trouble.partition(": ")[2] for miss in bench.inbox.misses] == ["not HTTP"]
+    assert bench.inbox.reports[1].whole
+
+
+async def test_quiet_answers_are_heard_and_followed_by_the_next_poll(borglet: FakeBorglet) -> None:
+    bench = Bench(borglet, hold_seconds=0.01)
+    bench.link.sync(["m1"])
+    await bench.until(lambda: len(borglet.requests) > 5)
+    await bench.link.close()
+    assert [report.whole for report in bench.inbox.reports] == [True]
+    assert len(bench.inbox.heard_of) >= 4
+    assert not bench.inbox.misses
+
+
+async def test_an_unforeseen_fault_in_a_quiet_answer_ends_no_poller(
+    borglet: FakeBorglet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(borglet, hold_seconds=0.01)
+    bench.link.sync(["m1"])
+    await bench.until(lambda: bench.inbox.heard_of)
+    monkeypatch.setattr(poller, "RETRY_SECONDS", 0.01)
+    heard = bench.inbox.heard
+
+    def broken(machine: str, mono: float) -> None:
+        bench.inbox.heard = heard  # type: ignore[method-assign]
+        raise RuntimeError("a fault")
+
+    bench.inbox.heard = broken  # type: ignore[method-assign]
+    await bench.until(lambda: len(bench.inbox.reports) == 2)
+    await bench.link.close()
+    assert "a fault" in bench.inbox.misses[0].trouble

@@ -1,7 +1,7 @@
 """What a held poll learned counts, although the newer one that overtook it got lost; and when it counts."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import msgspec
 
@@ -12,7 +12,7 @@ from borgish.clock import Clock, Now, SystemClock
 from borgish.errors import NotListening, Unreachable
 from borgish.link.fencing import FencingMonitor
 from borgish.link.poller import Poller, PollSettings
-from borgish.link.transport import Peer, Response
+from borgish.link.transport import Exchange, Peer, Response
 from borgish.resources import Resources
 from borgish.vocabulary import Runtime
 from borgish.wire.link import Facts, PollReply, PollRequest, Report
@@ -30,6 +30,18 @@ class DyingBorglet:
 
     def __init__(self) -> None:
         self.is_held, self.is_overtaken, self.is_refused = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    def begin(self, path: str, body: bytes, timeout_seconds: float, done: Callable[[], object]) -> Exchange:
+        exchange = Exchange(done)
+
+        async def ask() -> None:
+            try:
+                exchange.settle(await self.post(path, body, timeout_seconds))
+            except Unreachable as error:
+                exchange.settle(error)
+
+        exchange.give_up = asyncio.get_running_loop().create_task(ask()).cancel
+        return exchange
 
     async def post(self, path: str, body: bytes, timeout_seconds: float) -> Response:
         request = msgspec.json.decode(body, type=PollRequest)
