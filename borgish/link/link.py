@@ -14,7 +14,8 @@ from borgish.clock import Clock
 from borgish.errors import Fenced, NotFound, Refused, Unreachable
 from borgish.link.conversation import Reveal, reveal_none
 from borgish.link.fencing import FencingMonitor
-from borgish.link.poller import Inbox, Poller, PollSettings
+from borgish.link.holds import PollSettings
+from borgish.link.poller import Inbox, Poller
 from borgish.link.transport import Response, Transport
 from borgish.wire.api import Problem
 from borgish.wire.link import UNKNOWN, ExecReply, ExecRequest, Leader, StdinReply

@@ -26,6 +26,7 @@ from borgish.errors import BorgishError, Fenced, NotListening, StoreFull, Unreac
 from borgish.failpoints import reach
 from borgish.link.conversation import Conversation, Reveal, reveal_none
 from borgish.link.fencing import FencingMonitor
+from borgish.link.holds import RETRY_JITTER, RETRY_SECONDS, SPREAD, PollSettings
 from borgish.link.transport import Exchange, Peer, Response
 from borgish.text import safe
 from borgish.wire.api import Problem
@@ -34,21 +35,10 @@ from borgish.wire.link import UNKNOWN, Leader, PollReply, PollRequest
 
 log = logging.getLogger("borgmaster.link")
 
-RETRY_SECONDS = 1.0
-RETRY_JITTER = 0.1
 _REFUSAL_CHARACTERS_MAX = 300
 
 _encoder = msgspec.json.Encoder()
 _reply_decoder = msgspec.json.Decoder(PollReply)
-
-
-class PollSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``hold_seconds`` is how long a borglet may keep a poll, ``timeout_seconds`` what it gets on top.
-    ``authorities`` is the hash of those that the cell trusts, "" where it has none."""
-
-    hold_seconds: float = 2.0
-    timeout_seconds: float = 2.0
-    authorities: str = ""
 
 
 class Inbox(Protocol):
@@ -118,6 +108,7 @@ class Poller:
         self._dial = dial
         self._address = _address(record)
         self.trouble = ""
+        self._cell = cell
         self._inbox = inbox
         self._clock = clock
         self._settings = settings
@@ -310,13 +301,19 @@ class Poller:
         return True
 
     def _ask(self, done: Callable[[], None], *, hold: bool = True) -> _Poll:
-        hold_seconds = self._settings.hold_seconds if hold else 0.0
+        hold_seconds = self._hold_seconds() if hold else 0.0
         request = self._conversation.request(hold_seconds, self._settings.authorities)
         reach("poll.ask")
         timeout_seconds = request.wait_seconds + self._settings.timeout_seconds
         over_at = self._clock.now().mono + timeout_seconds
         body = _encoder.encode(request)
         return _Poll(request, over_at, self.peer.begin("/v1/poll", body, timeout_seconds, done))
+
+    def _hold_seconds(self) -> float:
+        settings = self._settings
+        seconds = settings.hold_of(len(self._cell.machines))
+        is_long = seconds > settings.hold_seconds
+        return seconds * (1 - SPREAD * self._random.random()) if is_long else seconds
 
     def _read(self, poll: _Poll) -> _Answer:
         """Return the answer of a poll that is over. Raises why there is none."""

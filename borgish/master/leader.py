@@ -29,8 +29,8 @@ from borgish.credentials import poll_token
 from borgish.errors import BorgishError, Fenced, Forbidden, UnsafeConfiguration
 from borgish.failpoints import reach
 from borgish.link.fencing import REFUSED_SECONDS_MAX
+from borgish.link.holds import PollSettings
 from borgish.link.link import Link
-from borgish.link.poller import PollSettings
 from borgish.link.transport import Transport
 from borgish.master.checkpoints import Checkpointer, CheckpointKeeper
 from borgish.master.core import Core
@@ -465,7 +465,13 @@ class Leader:
 
     def _poll_settings(self) -> PollSettings:
         poll = self._settings.poll
-        return PollSettings(poll.hold_seconds, poll.timeout_seconds, self._host.authorities())
+        return PollSettings(
+            poll.hold_seconds,
+            poll.timeout_seconds,
+            self._host.authorities(),
+            poll.hold_seconds_max,
+            poll.down_after_seconds,
+        )
 
 
 def _joined(request: JoinRequest, wall: float) -> Machine:

@@ -50,6 +50,7 @@ class Poll(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How machines are polled, and when one that does not answer counts as down. Seconds."""
 
     hold_seconds: Positive = 2.0
+    hold_seconds_max: Positive = 4.5  # in a cell of thousands of machines
     timeout_seconds: Positive = 2.0
     down_after_seconds: Positive = 10.0  # of silence
     down_after_refused_seconds: Positive = 60.0  # while its host refuses connections, and so is alive
@@ -294,11 +295,12 @@ def _checked(path: Path, settings: Settings) -> Settings:
             f"{path}: poll.down_after_seconds: {poll.down_after_seconds:g} is less than one poll may take",
             "make it more than hold_seconds and timeout_seconds together",
         )
-    if poll.hold_seconds + poll.timeout_seconds >= LEASE_SECONDS:
-        raise UnsafeConfiguration(
-            f"{path}: poll.hold_seconds: leases of exclusive tasks would end between two polls",
-            f"make it and timeout_seconds less than {LEASE_SECONDS:g} together",
-        )
+    for key, seconds in (("hold_seconds", poll.hold_seconds), ("hold_seconds_max", poll.hold_seconds_max)):
+        if seconds + poll.timeout_seconds >= LEASE_SECONDS:
+            raise UnsafeConfiguration(
+                f"{path}: poll.{key}: leases of exclusive tasks would end between two polls",
+                f"make it and timeout_seconds less than {LEASE_SECONDS:g} together",
+            )
     if settings.tls is not None:
         _check_tls(path, settings.tls)
     return settings

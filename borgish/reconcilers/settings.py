@@ -17,6 +17,10 @@ LOST_SECONDS = 10.0
 
 MASS_FAILURE_SHARE = 0.5
 MASS_FAILURE_MACHINES_MIN = 3
+OVERDUE_SHARE = 0.6
+"""Of the silence after which a machine is down: one that missed a poll and was silent for so long counts
+towards a mass failure. Where polls are held long, most machines that fail together have missed but one of
+them when the first of them is down."""
 
 
 class ReconcileSettings(msgspec.Struct, frozen=True):
@@ -53,9 +57,8 @@ class ReconcileSettings(msgspec.Struct, frozen=True):
 
 def is_mass_failure(cell: Cell, observed: Observed, settings: ReconcileSettings, now: Now) -> bool:
     """Return whether so many machines do not answer, or did not a moment ago, that no task is moved."""
-    back_since = now.mono - settings.recently_back_seconds
     failed = sum(
-        not machine.up or _is_unreachable(observed, name, back_since)
+        not machine.up or _is_unreachable(observed, name, settings, now)
         for name, machine in cell.machines.items()
     )
     return failed == len(cell.machines) or (
@@ -63,7 +66,12 @@ def is_mass_failure(cell: Cell, observed: Observed, settings: ReconcileSettings,
     )
 
 
-def _is_unreachable(observed: Observed, name: str, back_since: float) -> bool:
-    """Return whether a machine missed its last polls, or was down and is back only since ``back_since``."""
+def _is_unreachable(observed: Observed, name: str, settings: ReconcileSettings, now: Now) -> bool:
+    """Return whether a machine missed its last polls, or one and was silent for long, or was down and is back
+    only since a moment ago."""
     seen = observed.machines.get(name)
-    return seen is not None and (not seen.is_answering or (seen.returned or -math.inf) > back_since)
+    if seen is None:
+        return False
+    is_overdue = seen.misses and now.mono - seen.answered > OVERDUE_SHARE * settings.down_after_seconds
+    is_back = (seen.returned or -math.inf) > now.mono - settings.recently_back_seconds
+    return not seen.is_answering or bool(is_overdue) or is_back

@@ -1,6 +1,6 @@
 """A borgmaster's core in simulated time, with machines that are stood in for by what they answer.
 
-The core gets what a link would give it: a held poll of each machine ends every ``POLL_SECONDS`` and brings
+The core gets what a link would give it: a held poll of each machine ends when its hold is over and brings
 samples of what its tasks use; a machine that is told something answers at once, and again with each change,
 which is a report, and wakes the turn. Only the steps of the core count, in cpu seconds: neither the store,
 nor the polls themselves (HTTP, JSON, and what of an answer is new), nor what borglets do is there.
@@ -22,7 +22,7 @@ from borgish.cell.commands import (
 )
 from borgish.cell.model import Cell, Snapshot
 from borgish.clock import Now
-from borgish.link.poller import PollSettings
+from borgish.link.holds import PollSettings
 from borgish.master.core import Core
 from borgish.master.garbage import settle
 from borgish.master.step import CommandRequest, Input, PollsAnswered, Step, UsageSeen
@@ -41,7 +41,6 @@ ANSWER_SECONDS = 0.01
 """From a request to an answer that need not wait, and for each machine that is told something in the same
 step ``WRITE_SECONDS`` more: a leader writes one request after the other."""
 WRITE_SECONDS = 0.0005
-POLL_SECONDS = PollSettings().hold_seconds
 TURN_SECONDS = 0.005
 """Between two steps at least, for a step and its commit. What arrives meanwhile is taken together."""
 USED = (100, 64 * 1024**2)
@@ -160,7 +159,7 @@ class StandIn:
     def _arrived(self) -> list[Input]:
         """Return what the inbox would have now, in its order."""
         heard: dict[str, float] = {}
-        every = POLL_SECONDS / len(self._names)
+        every = PollSettings().hold_of(len(self._names)) / len(self._names)
         while (at := self._began + every * self._polled) <= self.at:
             heard[self._names[self._polled % len(self._names)]] = at
             self._polled += 1

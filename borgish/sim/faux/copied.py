@@ -24,8 +24,8 @@ from borgish.clock import Now
 from borgish.credentials import poll_token
 from borgish.errors import Fenced
 from borgish.link.conversation import attempt_spec
+from borgish.link.holds import PollSettings
 from borgish.link.link import Link
-from borgish.link.poller import PollSettings
 from borgish.master.core import Core
 from borgish.master.quarantine import Failure
 from borgish.master.step import CommandRequest, PollsAnswered, Step

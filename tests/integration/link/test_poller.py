@@ -15,8 +15,8 @@ from borgish.clock import SystemClock
 from borgish.credentials import poll_token
 from borgish.errors import Fenced, NotFound, StoreFull, Unreachable
 from borgish.link import poller, transport
+from borgish.link.holds import PollSettings
 from borgish.link.link import Link
-from borgish.link.poller import PollSettings
 from borgish.link.transport import HttpPeer, HttpTransport
 from borgish.resources import Resources
 from borgish.vocabulary import Phase, Runtime

@@ -11,7 +11,8 @@ from borgish.cell.observed import Miss, Observed, SeenMachine
 from borgish.clock import Clock, Now, SystemClock
 from borgish.errors import NotListening, Unreachable
 from borgish.link.fencing import FencingMonitor
-from borgish.link.poller import Poller, PollSettings
+from borgish.link.holds import PollSettings
+from borgish.link.poller import Poller
 from borgish.link.transport import Exchange, Peer, Response
 from borgish.resources import Resources
 from borgish.vocabulary import Runtime

@@ -20,7 +20,7 @@ from borgish.cell.observed import (
 )
 from borgish.clock import Now
 from borgish.reconcilers import machines
-from borgish.reconcilers.settings import ReconcileSettings
+from borgish.reconcilers.settings import OVERDUE_SHARE, ReconcileSettings
 from tests.unit.cell.test_decide import machine
 
 BEGAN = 1000.0
@@ -75,6 +75,25 @@ def test_going_down_with_half_of_the_cell_does_not_count_as_flapping() -> None:
     assert [each.at for each in down_by(cell, observed, now)] == [0.0, 0.0, 0.0]
     observed.machines["m2"].heard, observed.machines["m2"].misses = now.mono, 0
     assert [each.at for each in down_by(cell, observed, now)] == [now.mono, now.mono]
+
+
+def test_who_missed_one_poll_and_was_silent_for_long_counts_towards_a_mass_failure() -> None:
+    """As where polls are held long: of machines that fail together, the first is down before the others have
+    missed two."""
+    cell, observed = Cell(Snapshot("c")), Observed()
+    now, overdue_seconds = Now(0.0, BEGAN + 11), OVERDUE_SHARE * SETTINGS.down_after_seconds
+    for number in range(6):
+        cell.machines[f"m{number}"] = machine(f"m{number}")
+        observed.machines[f"m{number}"] = SeenMachine(heard=now.mono)
+    first, *others = list(observed.machines.values())[:3]
+    first.heard, first.misses = BEGAN, MISSES_MAX
+    for seen in others:
+        seen.heard, seen.misses = now.mono - overdue_seconds - 0.1, 1
+    assert [each.at for each in down_by(cell, observed, now)] == [0.0]
+    others[0].misses = 0  # its poll is still held
+    assert [each.at for each in down_by(cell, observed, now)] == [now.mono]
+    others[0].heard, others[0].misses = now.mono - overdue_seconds + 0.1, 1  # one may be lost on the way
+    assert [each.at for each in down_by(cell, observed, now)] == [now.mono]
 
 
 def down_by(cell: Cell, observed: Observed, now: Now) -> list[SetMachineDown]:
