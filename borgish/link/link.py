@@ -21,6 +21,8 @@ from borgish.wire.api import Problem
 from borgish.wire.link import UNKNOWN, ExecReply, ExecRequest, Leader, StdinReply
 
 RAMP_UP_MACHINES, RAMP_UP_PAUSE_SECONDS = 20, 0.01
+OPENING_MAX, OPENING_SECONDS_MAX = 100, 0.5
+"""So many machines are polled for the first time at once; one that does not answer soon is not waited for."""
 REMINDER_SECONDS = 1.0  # far below any silence that counts
 STDIN_SECONDS_MAX = 20.0  # a borglet answers earlier, also when the command does not read
 
@@ -89,19 +91,29 @@ class Link:
         To make what 200,000 tasks need as assignments takes seconds, so turns, questions and the first write
         come between. Polled all together, most of 10,000 machines answered too late to count and were polled
         again: a start took 27 s to the first answer, and 84 s of cpu to know them all. A machine that was not
-        polled yet cannot have been silent, which the inbox is reminded of. First are those with leases.
+        polled yet cannot have been silent, which the inbox is reminded of. First are those with leases. More
+        are begun as others answer: handshakes of TLS with 10,000 machines take longer than a poll may.
         """
         names = sorted(self._cell.machines, reverse=True)
         names.sort(key=leased_machines(self._cell).__contains__)
         reminded_at = -REMINDER_SECONDS
+        opening: list[tuple[float, str]] = []
         while names:
             await durable()
             if self._clock.now().mono >= reminded_at + REMINDER_SECONDS:
                 reminded_at = self._clock.now().mono
                 self._inbox.not_polled(tuple(names))
-            some = [names.pop() for _ in range(min(RAMP_UP_MACHINES, len(names)))]
-            self.sync([name for name in some if name in self._cell.machines])
+            since = self._clock.now().mono - OPENING_SECONDS_MAX
+            opening = [(at, name) for at, name in opening if at > since and self._is_opening(name)]
+            if len(opening) < OPENING_MAX:
+                some = [names.pop() for _ in range(min(RAMP_UP_MACHINES, len(names)))]
+                self.sync([name for name in some if name in self._cell.machines])
+                opening += [(since + OPENING_SECONDS_MAX, name) for name in some]
             await asyncio.sleep(RAMP_UP_PAUSE_SECONDS)
+
+    def _is_opening(self, machine: str) -> bool:
+        poller = self._pollers.get(machine)
+        return poller is not None and poller.is_opening
 
     def drop(self, machines: Iterable[str]) -> None:
         """Poll these machines no more. One that is back already begins anew with the next ``sync``."""

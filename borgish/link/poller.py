@@ -108,6 +108,7 @@ class Poller:
         self._dial = dial
         self._address = _address(record)
         self.trouble = ""
+        self.is_opening = True  # the first poll has had neither an answer nor a miss
         self._cell = cell
         self._inbox = inbox
         self._clock = clock
@@ -183,7 +184,7 @@ class Poller:
         while True:
             try:
                 await self._round()
-                self.trouble = ""
+                self.trouble, self.is_opening = "", False
             except Fenced as fenced:
                 # Who leads is for the store to say; one machine alone cannot depose a master.
                 is_news = self.trouble != fenced.message
@@ -193,7 +194,7 @@ class Poller:
                 await self._pause()
             except StoreFull:
                 # It was heard and is not missed. Not acknowledged, it reports the whole again until it is.
-                self.trouble = ""
+                self.trouble, self.is_opening = "", False
                 self._conversation.lose()
                 await self._pause()
             except (Unreachable, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -209,6 +210,7 @@ class Poller:
         if not isinstance(error, Fenced):
             self._fencing.drop(self.machine)
         self._conversation.lose()
+        self.is_opening = False
         refused = self._clock.now().mono if isinstance(error, NotListening) else 0.0
         self._inbox.missed(self.machine, Miss(self.trouble, refused))
 

@@ -10,6 +10,7 @@ simulator has a transport of its own (``sim/network.py``).
 import asyncio
 import ssl
 from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Protocol, cast
 
@@ -23,6 +24,11 @@ from borgish.tls.names import machine_name
 
 BODY_BYTES_MAX = 16 * 1024 * 1024
 CONNECT_SECONDS_MAX = 2.0
+HANDSHAKES_MAX = 64
+"""At a time. Begun all together, as after a power cut, each would take longer than a poll may, and would be
+begun again."""
+HANDSHAKE_TURN_SECONDS = 0.5
+"""After this long the next one may begin: a machine that says nothing holds nobody up."""
 HEAD_SECONDS_MAX = 10.0  # until a stream begins; how long it goes on has no limit
 DEADLINE_STEP_SECONDS = 0.1
 """Deadlines are looked at so often; an exchange may take so much longer than its time."""
@@ -119,6 +125,32 @@ class Deadlines:
             exchange.fail(Overdue(f"{seconds:.1f} s"))
 
 
+class Handshakes:
+    """Has few handshakes of TLS go on at a time."""
+
+    def __init__(self) -> None:
+        self._turns = asyncio.Semaphore(HANDSHAKES_MAX)
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """Wait for a turn, and have it until the handshake is over, but not for long."""
+        await self._turns.acquire()
+        over = asyncio.get_running_loop().call_later(HANDSHAKE_TURN_SECONDS, self._turns.release)
+        try:
+            yield
+        finally:
+            if asyncio.get_running_loop().time() < over.when():
+                over.cancel()
+                self._turns.release()
+
+
+class Shared:
+    """What all peers of one transport share."""
+
+    def __init__(self) -> None:
+        self.deadlines, self.handshakes = Deadlines(), Handshakes()
+
+
 class Peer(Protocol):
     """One borglet, and the way to it."""
 
@@ -166,7 +198,7 @@ class HttpTransport:
         self, secret: str, tls: ssl.SSLContext | None, cell: str = "", before: ssl.SSLContext | None = None
     ) -> None:
         self._secret, self._tls, self._cell, self._before = secret, tls, cell, before
-        self._deadlines = Deadlines()
+        self._shared = Shared()
 
     def replace(self, tls: ssl.SSLContext, before: ssl.SSLContext | None = None) -> None:
         """Go by other contexts from the next connection on."""
@@ -175,11 +207,11 @@ class HttpTransport:
     def peer(self, record: Machine, permit: Callable[[], None] = lambda: None) -> "HttpPeer":
         token = poll_token(self._secret, record.name, record.admission)
         if not record.tls:
-            return HttpPeer(record.host, record.port, token, None, permit, deadlines=self._deadlines)
+            return HttpPeer(record.host, record.port, token, None, permit, shared=self._shared)
         name = machine_name(record.name, self._cell) if self._cell else ""
         host, port = record.host, record.port
         return HttpPeer(
-            host, port, token, lambda: self._tls, permit, name, lambda: self._before, self._deadlines
+            host, port, token, lambda: self._tls, permit, name, lambda: self._before, self._shared
         )
 
 
@@ -342,12 +374,12 @@ class HttpPeer:
         permit: Callable[[], None] = lambda: None,
         tls_name: str = "",
         before: Callable[[], ssl.SSLContext | None] = lambda: None,
-        deadlines: Deadlines | None = None,
+        shared: Shared | None = None,
     ) -> None:
         """``tls`` gives the context of each connection, None for one in clear. ``permit`` is called just
         before anything is sent, and raises when it may not be. ``tls_name`` is what its certificate has to
         name; "" means its host. ``before`` gives how it is known by its host, if by ``tls`` it is not.
-        ``deadlines`` may be those of others, too."""
+        ``shared``: with other peers."""
         self._permit, self._before = permit, before
         self._tls_name = tls_name or None
         self.host = host
@@ -359,7 +391,7 @@ class HttpPeer:
         ).encode()
         self._idle: list[Connection] = []
         self._streams: set[Connection] = set()
-        self._deadlines = deadlines or Deadlines()
+        self._shared = shared or Shared()
 
     def begin(self, path: str, body: bytes, timeout_seconds: float, done: Callable[[], object]) -> Exchange:
         exchange = Exchange(done, self._told)
@@ -371,7 +403,7 @@ class HttpPeer:
         else:
             connecting = self._connect_and_ask(request, exchange)
             exchange.give_up = asyncio.get_running_loop().create_task(connecting).cancel
-        self._deadlines.add(exchange, timeout_seconds)
+        self._shared.deadlines.add(exchange, timeout_seconds)
         return exchange
 
     async def post(self, path: str, body: bytes, timeout_seconds: float) -> Response:
@@ -453,13 +485,19 @@ class HttpPeer:
                 return await self._connected_by(before, None)
 
     async def _connected_by(self, context: ssl.SSLContext | None, name: str | None) -> Connection:
-        _, made = await asyncio.get_running_loop().create_connection(
-            lambda: Connection(self),
-            self.host,
-            self.port,
-            ssl=context,
-            server_hostname=name if context else None,
-        )
+        loop = asyncio.get_running_loop()
+        plain, made = await loop.create_connection(lambda: Connection(self), self.host, self.port)
+        if context is not None:
+            try:
+                async with self._shared.handshakes.turn():
+                    shown = name or self.host
+                    secure = await loop.start_tls(plain, made, context, server_hostname=shown)
+            except BaseException:
+                plain.abort()
+                raise
+            if secure is None:
+                raise ConnectionError("closed the connection")
+            made.connection_made(secure)
         return made
 
     def give_back(self, connection: Connection) -> None:
