@@ -1,10 +1,13 @@
 """Puts the API together: the routes, authentication before them, and how errors leave."""
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from litestar import Litestar
+from litestar.connection import ASGIConnection
 from litestar.datastructures import State
 from litestar.exceptions import HTTPException
+from litestar.handlers import BaseRouteHandler
 
 from borgish.api.access import ACCESS
 from borgish.api.apps import APPS
@@ -66,12 +69,19 @@ def create_app(
     return AuthMiddleware(create_routes(services), tokens, hosts, permit, limits, refused)
 
 
+async def _check(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
+    """Let a request through to its handler. One coroutine: what is not one the framework calls in threads."""
+    guard(connection, handler)
+    check_query(connection, handler)
+    check_if_match(connection, handler)
+
+
 def create_routes(services: Services) -> Litestar:
     """Return the routes, without authentication before them."""
     return Litestar(
         ROUTES,
         request_class=ApiRequest,
-        guards=[guard, check_query, check_if_match],
+        guards=[_check],
         before_send=[send_etag],
         request_max_body_size=JSON_BYTES_MAX,
         openapi_config=None,

@@ -11,6 +11,7 @@ import logging
 import ssl
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -29,6 +30,9 @@ from borgish.tls.names import master_name
 from borgish.tls.validity import Validity
 from borgish.wire.api_certificates import RotationView
 from borgish.wire.link import JoinReply, JoinRequest
+
+if TYPE_CHECKING:
+    from borgish.tls.authority import Authority
 
 
 class SignedJoining:
@@ -74,6 +78,7 @@ class Certificates:
         self.files = self._files(settings)
         self.pem = self.read(settings)
         self.bundle = b""  # the authorities that the cell trusts, in PEM; b"" when it has none of its own
+        self._signing: tuple[object, Authority] | None = None  # the one that signs, and of which files it is
         self._context: ssl.SSLContext | None = None  # how borglets are known, and what they are shown
         self._transport: HttpTransport | None = None
         self._held: tuple[Held, ...] = ()
@@ -102,10 +107,18 @@ class Certificates:
     def sign(self, machine: str, to_sign: str) -> str:
         """Return the certificate of a machine in PEM. Raises Invalid for what it sent, and
         UnsafeConfiguration where the key of the authority is not there."""
-        from borgish.tls.folder import read_authority
-
-        authority, now = read_authority(self._settings.folder), self._clock.now().wall
+        authority, now = self._authority(), self._clock.now().wall
         return authority.sign_machine(self._settings.name, machine, to_sign.encode(), now).decode()
+
+    def _authority(self) -> "Authority":
+        """Return the authority that signs; it is read again where one of its files is another by now."""
+        from borgish.tls.folder import authority_state, read_authority
+
+        folder = self._settings.folder
+        state = authority_state(folder)
+        if self._signing is None or self._signing[0] != state:
+            self._signing = state, read_authority(folder)
+        return self._signing[1]
 
     def rotation_held_up(self, behind: Callable[[str], list[str]]) -> RotationView | None:
         """Return at which stage the replacing of the cell's authority waits for machines; None where it can

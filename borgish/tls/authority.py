@@ -9,6 +9,7 @@ travel. Nothing here reads a clock; ``now`` is the wall clock, in seconds since 
 import ipaddress
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 AUTHORITY_DAYS = 3650
 BACKDATED_SECONDS = 600
 """Before the moment of signing: a machine whose clock is that much behind takes its certificate at once."""
+REQUESTS_KEPT = 64
+"""Each is asked about twice, to sign and to let its machine join; to verify it costs as much as to sign."""
 REQUEST_BYTES_MAX = 4096
 """Of a request to sign in PEM; one for a key on P-256 has 500."""
 KEY_ID_DIGITS = 16
@@ -185,6 +188,7 @@ def key_digest_of(request_pem: bytes) -> str:
     return x509.SubjectKeyIdentifier.from_public_key(public_key_of(request_pem)).digest.hex()
 
 
+@lru_cache(maxsize=REQUESTS_KEPT)
 def public_key_of(request_pem: bytes) -> ec.EllipticCurvePublicKey:
     """Return the key in a request to sign, whose holder has signed it. Raises Invalid."""
     hint = "A borglet makes one itself: are borglet and borgmaster of the same version?"

@@ -57,6 +57,13 @@ def read_authority(folder: Path) -> Authority:
     return Authority.read(certificate, read_private(path).encode())
 
 
+def authority_state(folder: Path) -> tuple[tuple[str, int, int, int], ...]:
+    """Return what is another where one of the files of the authority is, or who may read it."""
+    paths = (folder / AUTHORITY_FILE, *sorted(folder.glob(AUTHORITY_KEYS)))
+    found = [(path.name, path.stat()) for path in paths if path.exists()]
+    return tuple((name, there.st_ctime_ns, there.st_ino, there.st_size) for name, there in found)
+
+
 def read_bundle(folder: Path) -> list[bytes]:
     """Return the authorities that are trusted, the one that signs first. Raises UnsafeConfiguration."""
     path = folder / AUTHORITY_FILE

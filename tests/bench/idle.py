@@ -9,12 +9,12 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import cast
 
 import msgspec
 import uvloop
 
 from borgish.clock import SystemClock
-from borgish.credentials import poll_token
 from borgish.tls.authority import new_key, request_to_sign
 from borgish.tls.contexts import borglet_listener
 from borgish.tls.files import AUTHORITY_FILE
@@ -44,16 +44,17 @@ _decode = msgspec.json.Decoder(_Asked).decode
 
 
 class IdleMachines:
-    """The machines. ``count`` is of polls, ``known`` of the machines whose report the master has."""
+    """The machines, each at an address of its own, and all at the same port. ``count`` is of polls, ``known``
+    of the machines whose report the master has."""
 
-    def __init__(self, names: Iterable[str], secret: str, context: ssl.SSLContext | None = None) -> None:
-        self._names = {poll_token(secret, name).encode(): name for name in names}
+    def __init__(self, names: Iterable[str], context: ssl.SSLContext | None = None) -> None:
+        self.hosts = {name: _host(number) for number, name in enumerate(names)}
         self._context = context
-        self._listening = socket.create_server(("127.0.0.1", 0), backlog=BACKLOG)
+        self._listening = socket.create_server(("", 0), backlog=BACKLOG)
         self.port: int = self._listening.getsockname()[1]
         self.count, self.known = _FORKED.Value("q", 0), _FORKED.Value("q", 0)
         self._intervals = _FORKED.Array("q", STEPS, lock=False)  # between two polls, by ``STEP_SECONDS``
-        self.machines = {token: Idle(name, self) for token, name in self._names.items()}
+        self.machines = {host: Idle(name, self) for name, host in self.hosts.items()}
 
     def polled(self, since: float, now: float) -> None:
         """Count a poll, and the seconds since the one before, if there was one."""
@@ -142,13 +143,15 @@ class Idle:
 class _Connection(asyncio.Protocol):
     """One connection of the master to some machine."""
 
+    _machine: Idle
+
     def __init__(self, farm: IdleMachines) -> None:
         self._farm = farm
         self._received = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport) or hasattr(transport, "write")
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)
+        self._machine = self._farm.machines[transport.get_extra_info("sockname")[0]]
 
     def data_received(self, data: bytes) -> None:
         received = self._received + data
@@ -158,17 +161,20 @@ class _Connection(asyncio.Protocol):
             self._received = received
             return
         self._received = b""
-        _, _, token = head.partition(b"Authorization: Bearer ")
-        machine = self._farm.machines[token.partition(b"\r\n")[0]]
         if head.startswith(b"GET /v1/head"):
-            self.answer(_encode(HeadReply(machine.name, 1, 0)))
+            self.answer(_encode(HeadReply(self._machine.name, 1, 0)))
         else:
-            machine.take(self, _decode(body))
+            self._machine.take(self, _decode(body))
 
     def answer(self, body: bytes) -> None:
         """Send an answer, as a borglet's server has it."""
         head = b"HTTP/1.1 200 OK\r\ndate: Thu, 01 Jan 2026 00:00:00 GMT\r\ncontent-type: application/json\r\n"
         self._transport.write(b"%bcontent-length: %d\r\n\r\n%b" % (head, len(body), body))
+
+
+def _host(number: int) -> str:
+    """Return the address of the machine with this number, which is of this host only."""
+    return f"127.{1 + number // 2**16}.{number // 2**8 % 2**8}.{number % 2**8}"
 
 
 def certified(folder: Path, cell: str) -> ssl.SSLContext:

@@ -75,12 +75,10 @@ def idle_cell(folder: Path, kind: str, machines: int) -> Iterator[tuple[Started,
     url = f"sqlite:///{folder}/{CELL}.db"
     file.write_text("\n".join([f'name = "{CELL}"', *rows, f'db = "{url}"', ""]))
     names = [f"m{number}" for number in range(machines)]
-    farm = IdleMachines(
-        names, (folder / "secret").read_text().strip(), certified(folder, CELL) if kind == TLS else None
-    )
+    farm = IdleMachines(names, certified(folder, CELL) if kind == TLS else None)
     records = {name: machine_record(name) for name in names}
-    for record in records.values():
-        record.host, record.port, record.tls = "127.0.0.1", farm.port, kind == TLS
+    for name, record in records.items():
+        record.host, record.port, record.tls = farm.hosts[name], farm.port, kind == TLS
     with closing(open_store(url, CELL)) as store:
         kept(store, Cell(Snapshot(CELL, 1, machines=records)))
     with farm.running(), master(folder) as started:
