@@ -9,8 +9,9 @@ import asyncio
 import contextlib
 import ipaddress
 import resource
+import select
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from http import HTTPStatus
 from typing import Any
 
@@ -24,6 +25,11 @@ from borgish.wire.api import Problem
 
 HANDSHAKE_SECONDS_MAX = 10.0
 """Of TLS: a caller that says nothing holds a connection no longer. asyncio would wait for a minute."""
+HANDSHAKES_MAX = 64
+"""At a time; the others wait, and the newest of them is next. Of thousands that come at once, as machines
+after a power cut, none would else be over before its caller gives up and comes again."""
+HANDSHAKE_TURN_SECONDS = 0.5
+"""After this long the next one may begin: who stops in the middle of one holds up nobody."""
 HEAD_BYTES_MAX = 16 * 1024
 HEAD_SECONDS_MAX = 20.0
 BODY_SECONDS_MAX = 60.0
@@ -205,6 +211,8 @@ class BoundedServer(uvicorn.Server):
         super().__init__(config)
         self._strangers = strangers or UnauthenticatedConnections()
         self._arriving: set[asyncio.Task[None]] = set()
+        self._shaking = 0  # handshakes that have their turn
+        self._waiting: list[tuple[socket.socket, BoundedHttp]] = []
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -225,19 +233,60 @@ class BoundedServer(uvicorn.Server):
             return
         protocol = BoundedHttp(self.config, self.server_state, self.lifespan.state)
         protocol.add_to(self._strangers, source, connection)
-        task = asyncio.create_task(self._shake_hands(connection, protocol))
+        if self.config.ssl is None:
+            self._begin(self._take(connection, protocol))
+        else:
+            self._waiting.append((connection, protocol))
+            self._next_handshakes()
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
         self._arriving.add(task)
         task.add_done_callback(self._arriving.discard)
 
+    def _next_handshakes(self) -> None:
+        """Begin the handshakes whose turn it is."""
+        while self._waiting and self._shaking < HANDSHAKES_MAX:
+            connection, protocol = self._waiting.pop()
+            if _is_gone(connection):  # its caller gave up, or it was closed to make room
+                protocol.leave()
+                connection.close()
+            else:
+                self._shaking += 1
+                self._begin(self._shake_hands(connection, protocol))
+
     async def _shake_hands(self, connection: socket.socket, protocol: BoundedHttp) -> None:
-        context = self.config.ssl
-        seconds = HANDSHAKE_SECONDS_MAX if context else None
+        turn = asyncio.get_running_loop().call_later(HANDSHAKE_TURN_SECONDS, self._end_turn)
+        try:
+            await self._take(connection, protocol, HANDSHAKE_SECONDS_MAX)
+        finally:
+            if asyncio.get_running_loop().time() < turn.when():
+                turn.cancel()
+                self._end_turn()
+
+    def _end_turn(self) -> None:
+        self._shaking -= 1
+        self._next_handshakes()
+
+    async def _take(
+        self, connection: socket.socket, protocol: BoundedHttp, handshake_seconds: float | None = None
+    ) -> None:
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
-                lambda: protocol, connection, ssl=context, ssl_handshake_timeout=seconds
+                lambda: protocol,
+                connection,
+                ssl=self.config.ssl,
+                ssl_handshake_timeout=handshake_seconds,
             )
         except OSError:  # ssl.SSLError and TimeoutError are ones
             protocol.leave()
+
+
+def _is_gone(connection: socket.socket) -> bool:
+    """Return whether whoever connected has closed the connection by now."""
+    look = select.poll()
+    look.register(connection, select.POLLRDHUP)
+    return bool(look.poll(0))
 
 
 class _Acceptor:

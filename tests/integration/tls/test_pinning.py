@@ -162,3 +162,31 @@ def test_callers_that_never_speak_hold_up_nobody_and_are_let_go(
             await serving.stop()
 
     uvloop.run(test())
+
+
+def test_handshakes_take_turns_and_who_says_nothing_holds_up_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cell = Signer(tmp_path)
+    monkeypatch.setattr(bounded_http, "HANDSHAKES_MAX", 1)
+    monkeypatch.setattr(bounded_http, "HANDSHAKE_TURN_SECONDS", 0.05)
+
+    async def fetched(url: str) -> None:
+        await asyncio.to_thread(fetch_authority, url, cell.authority.sha256, SECONDS_MAX)
+
+    async def test() -> None:
+        serving = await door(cell, bundle=cell.authority.pem)
+        host, _, port = serving.url.partition("://")[2].partition(":")
+        try:
+            silent = [socket.create_connection((host, int(port))) for _ in range(4)]
+            gone = [socket.create_connection((host, int(port))) for _ in range(4)]
+            for each in gone:
+                each.close()
+            await asyncio.gather(*(fetched(serving.url) for _ in range(5)))
+            for each in silent:
+                each.close()
+            await fetched(serving.url)
+        finally:
+            await serving.stop()
+
+    uvloop.run(test())
