@@ -168,6 +168,8 @@ class _Connection(asyncio.Protocol):
 
     def answer(self, body: bytes) -> None:
         """Send an answer, as a borglet's server has it."""
+        if self._transport.is_closing():
+            return
         head = b"HTTP/1.1 200 OK\r\ndate: Thu, 01 Jan 2026 00:00:00 GMT\r\ncontent-type: application/json\r\n"
         self._transport.write(b"%bcontent-length: %d\r\n\r\n%b" % (head, len(body), body))
 

@@ -60,6 +60,9 @@ class Sizes(msgspec.Struct, frozen=True):
     poll_machines: tuple[int, ...] = (1_000, 5_000, 10_000)
     poll_seconds: float = 10.0
     poll_settle_seconds: float = 10.0
+    joining_machines: int = 2_000
+    returning_machines: int = 10_000
+    returning_machines_tls: int = 4_000
 
 
 FULL = Sizes()
@@ -116,6 +119,9 @@ TINY = Sizes(
     scale_tasks=20,
     scale_jobs=2,
     poll_machines=(3,),
-    poll_seconds=3.0,
+    poll_seconds=2.5,
     poll_settle_seconds=0.0,
+    joining_machines=3,
+    returning_machines=3,
+    returning_machines_tls=3,
 )
