@@ -17,6 +17,7 @@ from tests.bench.sizes import FULL, Sizes
 GROUPS = {
     "restart": "a task is killed: how soon its replacement runs",
     "submit": "submit to all up, with real programs and containers",
+    "short": "tasks that live for milliseconds, submit to all ended",
     "simulator": "virtual seconds a cpu second",
     "control": "submit to running, durable, on simulated machines",
     "cli": "borgctl's wall time and borgmaster's memory",

@@ -6,6 +6,7 @@ Swarm is Docker Engine 20.10 with a busybox ``sleep`` as the task; figures are m
 RUNIT_RESTART = "runit: 9-20 ms; supervisord: 1.02 s"
 SWARM_RESTART = "Docker Swarm: 5.54 s, 0.56 s with its restart delay off"
 PROCESSES_UP = "runit: 155/s; supervisord: 100/s"
+SHORT_TASKS = "Slurm: 47-51/s; Nomad: 7/s"
 SWARM_UP = "Docker Swarm: 5.1-5.4/s"
 ENGINE_UP = "Docker Engine 20.10: 8.6-8.9/s with a bridge, 9.4-9.8/s without"
 SWARM_ONE = "Docker Swarm: 0.45 s (0.48)"
