@@ -42,6 +42,7 @@ from borgish.borglet.runtimes.processes import (
 from borgish.borglet.runtimes.secrets import NO_SECRETS, SecretFolders
 from borgish.borglet.runtimes.shim.lease import FILE, write_lease
 from borgish.borglet.runtimes.shim.program import sweep_session
+from borgish.borglet.runtimes.shims import Carried
 from borgish.borglet.runtimes.starter import PATH, Starter, check_ports
 from borgish.borglet.runtimes.zygote import Zygote
 from borgish.clock import Clock, SystemClock
@@ -62,7 +63,8 @@ class Known(msgspec.Struct):
     state: RunState
     ram_bytes_max: int = 0  # watched here where the kernel does not; 0: not
     disk_bytes_max: int = 0  # 0: as much as it likes
-    watched_fd: int = -1  # of its shim
+    carried: Carried | None = None  # by a shim that is ours
+    watched_fd: int = -1  # of its shim, where that was another borglet's
 
 
 class ProcessRuntime:
@@ -142,6 +144,7 @@ class ProcessRuntime:
         await self._kept.close()
         for known in self._known.values():
             self._unwatch(known)
+        self._starter.shims.close()
         await self._zygote.close()
         if self._starter.groups:
             self._starter.groups.close()
@@ -173,8 +176,8 @@ class ProcessRuntime:
             self._kept.give_back(spec.key)
             if known is None and folder.forgotten_at():
                 folder.begin_anew()
-            record = await self._starter.launch(spec, run, folder, self._main_of(spec))
-            known = self._adopt(folder, record)
+            record, carried = await self._starter.launch(spec, run, folder, self._main_of(spec))
+            known = self._adopt(folder, record, carried)
             if known.state.exit is not None:  # too short a run for anybody to have watched
                 asyncio.get_running_loop().call_soon(self._changed, spec.key)
             return known.state
@@ -278,12 +281,12 @@ class ProcessRuntime:
 
     # Watching
 
-    def _adopt(self, folder: RunFolder, record: Record) -> Known:
+    def _adopt(self, folder: RunFolder, record: Record, carried: Carried | None = None) -> Known:
         """Know a run from now on, and hear of its end."""
         program = folder.program()
         ram_bytes = program.ram_bytes if program and not record.groups else 0
         disk_bytes = program.disk_bytes if program else 0
-        known = Known(folder, record, folder.state(record), ram_bytes, disk_bytes)
+        known = Known(folder, record, folder.state(record), ram_bytes, disk_bytes, carried)
         before = self._known.get(folder.key)
         if before:
             self._unwatch(before)
@@ -294,6 +297,9 @@ class ProcessRuntime:
         return known
 
     def _watch(self, known: Known) -> None:
+        if known.carried:
+            known.carried.when_over(partial(self._shim_ended, known))
+            return
         record = known.record
         fd = open_process(record.shim, record.shim_ticks) if record.boot == self._boot else None
         loop = asyncio.get_running_loop()
@@ -304,6 +310,9 @@ class ProcessRuntime:
             loop.add_reader(fd, self._shim_ended, known)
 
     def _unwatch(self, known: Known) -> None:
+        if known.carried:
+            known.carried.when_over(None)
+            known.carried = None
         if known.watched_fd >= 0:
             asyncio.get_running_loop().remove_reader(known.watched_fd)
             os.close(known.watched_fd)
@@ -332,8 +341,9 @@ class ProcessRuntime:
                 if note != known.state.note:
                     known.state = msgspec.structs.replace(known.state, note=note)
                     self._changed(known.folder.key)
-                if known.watched_fd < 0:
+                if known.watched_fd < 0 and known.carried is None:
                     await self._give_shim(known)
+            self._starter.shims.look()
             await asyncio.sleep(LOOK_SECONDS)
 
     async def _give_shim(self, known: Known) -> None:

@@ -20,6 +20,7 @@ from borgish.borglet.runtimes.folders import Record, RunFolder
 from borgish.borglet.runtimes.processes import signal_number
 from borgish.borglet.runtimes.secrets import NO_SECRETS, Place, SecretFolders, give
 from borgish.borglet.runtimes.shim.view import SECRETS_SEEN
+from borgish.borglet.runtimes.shims import Carried, Shims
 from borgish.borglet.runtimes.zygote import Zygote
 from borgish.wire.link import AttemptSpec
 
@@ -51,6 +52,7 @@ class Starter:
     ) -> None:
         self._secrets = secrets
         self.zygote, self._confinement = zygote, confinement
+        self.shims = Shims(zygote)
         self.groups: cgroups.Groups | None = None
         self.trouble = ""
         self._boot = boot
@@ -60,33 +62,48 @@ class Starter:
 
     async def launch(
         self, spec: AttemptSpec, run: int, folder: RunFolder, main: tuple[RunFolder, Record] | None = None
-    ) -> Record:
+    ) -> tuple[Record, Carried | None]:
         """Have a shim start the program, and return its record. Raises StartFailed.
 
+        With it comes what tells of the end of the run; None where another shim than the one asked has it.
         ``main`` is the main program that it runs beside: in its folder, and within its limits.
         """
         request = self._request(spec, run, folder, main)
         for _ in range(int(HELD_SECONDS_MAX / HELD_PAUSE_SECONDS)):
             async with self._room:
-                answer = await self.ask(request)
+                carried = await self._carried(request)
+            answer = carried.answer.result()
             if answer and "error" in answer:
                 raise self._failed(spec, answer)
             if answer and "held" not in answer:
-                return msgspec.convert(answer, Record)
+                return msgspec.convert(answer, Record), carried
             # Another shim has the folder, or ours was killed: the folder knows what became of it.
             record = folder.record()
             if record and record.run >= run:
-                return record
+                return record, None
             await asyncio.sleep(HELD_PAUSE_SECONDS)
         raise StartFailed(f"the folder of {spec.key} is held by a run before", "it is tried again")
 
+    async def _carried(self, request: dict[str, Any]) -> Carried:
+        """Return a run that a shim was asked to carry, and has answered to, or was killed before it could."""
+        try:
+            carried = await self.shims.ask(request)
+        except OSError as error:
+            raise self._no_shim(error) from error
+        await carried.answer
+        self.trouble = ""
+        return carried
+
+    def _no_shim(self, error: OSError) -> StartFailed:
+        self.trouble = f"cannot start programs: {error.strerror or error}"
+        return StartFailed(self.trouble, "see the machine's memory, processes and open files")
+
     async def ask(self, request: dict[str, Any]) -> dict[str, Any] | None:
-        """Return a shim's first answer; None when it was killed before it could."""
+        """Return a shim's first answer; None when it was killed before it could. Not for runs."""
         try:
             answer = await self.zygote.ask(request)
         except OSError as error:
-            self.trouble = f"cannot start programs: {error.strerror or error}"
-            raise StartFailed(self.trouble, "see the machine's memory, processes and open files") from error
+            raise self._no_shim(error) from error
         try:
             found = await answer.next()
         finally:

@@ -138,7 +138,7 @@ class Zygote:
         content = memory_file(json.dumps(request).encode())
         read, write = os.pipe()
         try:
-            await self._send([content, write, *fds])
+            await self.send(content, write, *fds)
         except BaseException:
             os.close(read)
             raise
@@ -154,14 +154,16 @@ class Zygote:
         if process:
             await asyncio.to_thread(process.wait)
 
-    async def _send(self, fds: list[int]) -> None:
+    async def send(self, *fds: int) -> None:
+        """Send the descriptors of a request: itself, where it is answered, and further ones. Raises OSError
+        when no zygote can be had."""
         async with asyncio.timeout(BUSY_SECONDS_MAX):
             while True:
                 try:
                     if self._socket is None:
                         self.begin()
                     if self._socket is not None:
-                        socket.send_fds(self._socket, [b"."], fds)
+                        socket.send_fds(self._socket, [b"."], [*fds])
                     return
                 except BlockingIOError:
                     await asyncio.sleep(BUSY_PAUSE_SECONDS)

@@ -14,6 +14,7 @@ from borgish.borglet.runtimes.folders import Record, RunFolder, name_of
 from borgish.borglet.runtimes.process import ProcessRuntime
 from borgish.borglet.runtimes.processes import is_alive
 from borgish.borglet.runtimes.shim.lease import FILE, write_lease
+from borgish.borglet.runtimes.shims import Carried
 from borgish.borglet.runtimes.starter import Starter
 from borgish.spec.job import Program as Sidecar
 from borgish.vocabulary import Runtime
@@ -95,11 +96,11 @@ async def test_who_floods_the_disk_while_its_start_is_under_way_is_ended(
     main = runtime_case.spec(Program(), programs=(sidecar,), resources=LIMIT)
     beside, launch = main.beside(sidecar), Starter.launch
 
-    async def returns_late(self: Starter, spec: AttemptSpec, *rest: Any) -> Record:
-        record = await launch(self, spec, *rest)
+    async def returns_late(self: Starter, spec: AttemptSpec, *rest: Any) -> tuple[Record, Carried | None]:
+        launched = await launch(self, spec, *rest)
         if spec.program:
             await opened.end_of(main.key)
-        return record
+        return launched
 
     monkeypatch.setattr(Starter, "launch", returns_late)
     await opened.runtime.start(main, 1)

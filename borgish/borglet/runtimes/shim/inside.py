@@ -212,6 +212,23 @@ def _restrict_files(rules: Request | None, outputs: tuple[int, ...]) -> None:
         landlock(everything, rules["scoped"], rules["size"], beneath + [(fd, of_files) for fd in outputs])
 
 
+def leave_processes(inside: Request | None) -> bool:
+    """Let what this process forks be among its own processes again; return whether that could be: a user
+    namespace is never left."""
+    if not (inside and inside["namespaces"]):
+        return True
+    if inside["user_namespace"]:
+        return False
+    own = os.open("/proc/self/ns/pid", os.O_RDONLY)
+    try:
+        setns(own, CLONE_NEWPID)
+    except OSError:
+        return False
+    finally:
+        os.close(own)
+    return True
+
+
 # -- The end ------------------------------------------------------------------------------------------------
 
 

@@ -19,7 +19,7 @@ from borgish.borglet.runtimes.shim.basics import (
     reply,
     write_file,
 )
-from borgish.borglet.runtimes.shim.runs import execute, probe, start, watch
+from borgish.borglet.runtimes.shim.runs import carry, execute, probe, watch
 
 FDS_MAX = 4  # request, answer, output, input
 
@@ -31,7 +31,7 @@ def work(fds: list[int]) -> None:
     prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     request: Request = json.loads(read_all(fds[0]))
     roles: dict[str, Callable[..., None]] = {
-        "start": start,
+        "start": carry,
         "watch": watch,
         "exec": execute,
         "probe": probe,

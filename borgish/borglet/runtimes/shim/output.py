@@ -32,6 +32,9 @@ class Log:
     def close(self) -> None:
         if self.dropped > self.reported:
             self._report_dropped()
+        for fd in (self.note, self.fd):
+            if fd >= 0:
+                os.close(fd)
 
     def _write(self, data: memoryview) -> None:
         while data:

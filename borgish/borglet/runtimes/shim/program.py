@@ -187,16 +187,17 @@ def rounds(seconds_max: float) -> Iterator[None]:
 
 def sweep_children(
     groups: list[Any], init: list[int] | None = None, seconds_max: float = SWEEP_SECONDS_MAX
-) -> None:
-    """Kill what the program left behind. Its orphans become our children, or those of its init, with which
-    they end: no child left, nothing left."""
+) -> bool:
+    """Kill what the program left behind; return whether nothing is left. Its orphans become our children, or
+    those of its init, with which they end: no child left, nothing left."""
     end_init(init)
     me = str(os.getpid())
     for _ in rounds(seconds_max):
         if not reap(0)[1]:
-            return
+            return True
         kill_groups(groups)
         send(stray_processes(lambda fields: fields[1] == me), signal.SIGKILL)
+    return False
 
 
 def sweep_namespace() -> None:
