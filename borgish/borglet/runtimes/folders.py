@@ -32,7 +32,7 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from borgish.borglet.runtimes.base import RunState
-from borgish.borglet.runtimes.shim.basics import replace_json
+from borgish.borglet.runtimes.shim.basics import read_file, replace_json
 from borgish.borglet.runtimes.shim.output import LOG_NAMES
 from borgish.borglet.runtimes.shim.runs import FOLDERS
 from borgish.trees import remove_tree
@@ -142,8 +142,8 @@ class RunFolder:
 
     def note(self) -> str:
         try:
-            return (self.path / "note").read_text().strip()
-        except OSError:
+            return read_file(f"{self.path}/note").decode().strip()
+        except (OSError, UnicodeDecodeError):
             return ""
 
     def state(self, record: Record) -> RunState:
@@ -161,7 +161,10 @@ class RunFolder:
         with contextlib.suppress(OSError):
             mark.touch(mode=0o600)
             for name in FOLDERS:
-                remove_tree(self.path / name)
+                try:
+                    os.rmdir(f"{self.path}/{name}")  # most are empty, which costs no look into them
+                except OSError:
+                    remove_tree(self.path / name)
             if keep_seconds:
                 mark.write_text(f"{keep_seconds:.0f}")
 
@@ -187,7 +190,7 @@ class RunFolder:
 
     def _read(self, name: str, kind: type[T]) -> T | None:
         try:
-            return msgspec.json.decode((self.path / name).read_bytes(), type=kind)
+            return msgspec.json.decode(read_file(f"{self.path}/{name}"), type=kind)
         except (OSError, msgspec.MsgspecError):
             return None
 

@@ -177,7 +177,8 @@ class ProcessRuntime:
             if known is None and folder.forgotten_at():
                 folder.begin_anew()
             record, carried = await self._starter.launch(spec, run, folder, self._main_of(spec))
-            known = self._adopt(folder, record, carried)
+            limits = spec.resources.ram_bytes, self._starter.disk_bytes_of(spec)
+            known = self._adopt(folder, record, carried, limits)
             if known.state.exit is not None:  # too short a run for anybody to have watched
                 asyncio.get_running_loop().call_soon(self._changed, spec.key)
             return known.state
@@ -281,12 +282,24 @@ class ProcessRuntime:
 
     # Watching
 
-    def _adopt(self, folder: RunFolder, record: Record, carried: Carried | None = None) -> Known:
-        """Know a run from now on, and hear of its end."""
-        program = folder.program()
-        ram_bytes = program.ram_bytes if program and not record.groups else 0
-        disk_bytes = program.disk_bytes if program else 0
-        known = Known(folder, record, folder.state(record), ram_bytes, disk_bytes, carried)
+    def _adopt(
+        self,
+        folder: RunFolder,
+        record: Record,
+        carried: Carried | None = None,
+        limits: tuple[int, int] | None = None,
+    ) -> Known:
+        """Know a run from now on, and hear of its end. ``limits``: what it may have of memory and disk, None
+        where only its folder knows."""
+        if limits is None:
+            program = folder.program()
+            limits = (program.ram_bytes, program.disk_bytes) if program else (0, 0)
+        if carried and not carried.is_over:
+            state = RunState(folder.key, record.run, record.pid, record.at)  # there is nothing to read yet
+        else:
+            state = folder.state(record)
+        ram_bytes = 0 if record.groups else limits[0]
+        known = Known(folder, record, state, ram_bytes, limits[1], carried)
         before = self._known.get(folder.key)
         if before:
             self._unwatch(before)
@@ -326,12 +339,13 @@ class ProcessRuntime:
 
     def _settle(self, known: Known) -> None:
         """Find out what became of a run whose shim is gone. A program without one is given another."""
-        if known.folder.end_of(known.record) is None and not program_lives(known.record, self._boot):
+        known.state = known.folder.state(known.record)
+        if known.state.exit is None and not program_lives(known.record, self._boot):
             same_boot = known.record.boot == self._boot
             if same_boot:
                 sweep_session(msgspec.structs.asdict(known.record), SWEEP_SECONDS_MAX)
             known.folder.write_end(known.record, UNKNOWN if same_boot else REBOOTED, self._clock.now().wall)
-        known.state = known.folder.state(known.record)
+            known.state = known.folder.state(known.record)
 
     async def _look_regularly(self) -> None:
         """Find what reports nothing by itself: notes, programs without a shim, output grown old."""

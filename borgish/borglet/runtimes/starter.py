@@ -111,6 +111,10 @@ class Starter:
         self.trouble = ""
         return found
 
+    def disk_bytes_of(self, spec: AttemptSpec) -> int:
+        """Return what a program may write; 0: as much as it likes."""
+        return spec.resources.disk_bytes or self._disk_bytes
+
     def _plan(self, spec: AttemptSpec, name: str, main: tuple[RunFolder, Record] | None) -> cgroups.Plan:
         """Return the groups of a run: its own, or inside those of a task that has several programs."""
         if not self.groups:
@@ -143,7 +147,7 @@ class Starter:
             "inside": inside,
             "role": "start",
             "ram_bytes": spec.resources.ram_bytes,
-            "disk_bytes": spec.resources.disk_bytes or self._disk_bytes,
+            "disk_bytes": self.disk_bytes_of(spec),
             "folder": str(folder.path),
             "run": run,
             "boot": self._boot,
