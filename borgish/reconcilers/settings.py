@@ -17,10 +17,10 @@ LOST_SECONDS = 10.0
 
 MASS_FAILURE_SHARE = 0.5
 MASS_FAILURE_MACHINES_MIN = 3
-OVERDUE_SHARE = 0.6
+OVERDUE_SHARE = 0.7
 """Of the silence after which a machine is down: one that missed a poll and was silent for so long counts
 towards a mass failure. Where polls are held long, most machines that fail together have missed but one of
-them when the first of them is down."""
+them when the first of them is down. Where holds are short, it has missed two by then."""
 
 
 class ReconcileSettings(msgspec.Struct, frozen=True):
