@@ -87,22 +87,36 @@ def test_each_planted_bug_is_found(
 # -- Moments that chance comes to too rarely
 
 
+EXCLUSIVE = JobSpec(
+    *("db", "ann", 1, ("db",)),
+    runtime=Runtime.FAKE,
+    exclusive=True,
+    labels={"sim": "service"},
+    restart=Restart(backoff_seconds=75.0),
+)
+
+
 def one_task(seed: int = 1) -> tuple[World, Machine, Program]:
-    """Return a world with one exclusive task, its machine and its program."""
+    """Return a world with ``EXCLUSIVE`` and its one task, its machine and its program."""
     world = World(seed, machines=4, faults=NO_FAULTS, pause_seconds=1e9)
     world.begin()
     world.clock.run_until(10.0)
-    job = JobSpec("db", "ann", 1, ("db",), runtime=Runtime.FAKE, exclusive=True, labels={"sim": "service"})
-    job = msgspec.structs.replace(job, restart=Restart(backoff_seconds=75.0))
-    world.master.command(SubmitJob(job), lambda _reply: None, "ann", "r1", "d")
+    submit(world, EXCLUSIVE)
     world.clock.run_until(40.0)
     on = next(machine for machine in world.machines.values() if machine.programs.alive())
     return world, on, next(iter(on.programs.by_key.values()))
 
 
+def submit(world: World, job: JobSpec) -> None:
+    world.master.command(SubmitJob(job), lambda _reply: None, "ann", str(job.labels), "d")
+
+
 def reads_late(world: World, on: Machine, _program: Program) -> None:
-    """The borglet is stopped with a poll in its socket, and its machine cut off when it goes on."""
+    """The borglet is stopped, a poll comes to its socket for an update in place, and its machine is cut off
+    when it goes on."""
     on.stop_borglet(25.0)
+    updated = msgspec.structs.replace(EXCLUSIVE, labels={**EXCLUSIVE.labels, "version": "2"})
+    world.clock.after(1.0, lambda: submit(world, updated))
     world.clock.after(3.0, lambda: on.cut_off(cut=True))
 
 
