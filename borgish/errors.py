@@ -147,6 +147,10 @@ class StoreFull(Refused):
     status = 507
 
 
+class NotFollowed(BorgishError):
+    """A machine told what changed in its report, and that does not lead to what it says it leads to."""
+
+
 class Unreachable(BorgishError):
     """Nobody answers, or not in time."""
 

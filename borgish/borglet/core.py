@@ -28,7 +28,7 @@ from borgish.borglet.transitions import LIVE, Purpose, Stage
 from borgish.clock import Now
 from borgish.errors import Conflict
 from borgish.vocabulary import LEASE_END_SECONDS, Runtime
-from borgish.wire.changes import HeldAssignment
+from borgish.wire.changes import Changed, HeldAssignment, attempt_digest, whole_digest
 from borgish.wire.link import (
     UNKNOWN,
     Assignment,
@@ -43,6 +43,7 @@ from borgish.wire.link import (
     Report,
     StopOrder,
     Usage,
+    attempt_key,
     main_key,
     split_attempt_key,
 )
@@ -103,6 +104,9 @@ class BorgletCore:
         self._timers: list[tuple[float, str]] = []  # a heap; one that is not in _wake_at is void
         self._wake_at: dict[str, float] = {}
         self._reports: dict[str, AttemptReport] = {}
+        self._digests: dict[str, int] = {}  # of these
+        self._digest = 0  # of them all
+        self._reports_changed = Changed[tuple[str, int]]()  # tasks and attempts
         self._reported_end: dict[str, int] = {}  # ended attempts: the report generation that has it
         self._renewed: dict[str, None] = {}  # attempts whose lease holds longer since the last step
         self._is_fresh = head is None or not head.epoch  # and has obeyed no assignment yet
@@ -190,6 +194,7 @@ class BorgletCore:
         """Record which of this instance's reports the master has durably."""
         if report_generation > self._acknowledged:
             self._acknowledged = report_generation
+            self._reports_changed.confirm(report_generation)
             self._touch(self._reported_end)
 
     def seen(self, now: Now, *, connected: bool) -> HeadReply:
@@ -313,17 +318,34 @@ class BorgletCore:
 
     def reply(self, request: PollRequest, usage: tuple[Usage, ...] = (), stamp: float = 0.0) -> PollReply:
         """Return the answer to a poll, as of the last step. ``stamp`` is now, on the clock ``Now.boot``."""
-        whole = Report(self.facts, self.report(), self.conditions)
+        seen = self._seen_by(request)
         return PollReply(
             machine=self.machine,
             boot_id=self.boot_id,
             instance=self.instance,
             generation=self.generation,
             report_generation=self.report_generation,
-            report=whole if self._seen_by(request) != self.report_generation else None,
+            report=self._report_since(seen if request.takes_changes else 0)
+            if seen != self.report_generation
+            else None,
             usage=usage,
             stamp=stamp,
             digest=self._held.digest if self._held else None,
+        )
+
+    def _report_since(self, seen: int) -> Report:
+        """Return what changed since a report that the master has, or the whole."""
+        changed = self._reports_changed.since(seen) if seen else None
+        if changed is None:
+            return Report(self.facts, self.report(), self.conditions, digest=self._digest)
+        keys = [(attempt_key(*each), each) for each in changed]
+        return Report(
+            self.facts,
+            tuple(self._reports[key] for key, _ in keys if key in self._reports),
+            self.conditions,
+            base=seen,
+            gone=tuple(each for key, each in keys if key not in self._reports),
+            digest=self._digest,
         )
 
     def ledger(self) -> tuple[Entry, ...]:
@@ -438,7 +460,10 @@ class BorgletCore:
             self.report_generation += 1
         self._changed = False
         self._reports.update(news)
+        self._note_changed(news.values())
         for key, report in news.items():
+            before, self._digests[key] = self._digests.get(key, 0), attempt_digest(report)
+            self._digest = whole_digest((self._digest, self._digests[key], -before))
             if report.ended:
                 self._reported_end.setdefault(key, self.report_generation)
         return tuple(news.values())
@@ -450,15 +475,22 @@ class BorgletCore:
         ends = self._reported_end
         known = [k for k in touched if k in ends and ends[k] <= self._acknowledged]
         gone: list[Attempt] = []
-        for main in [k for k in known if k not in self._held]:
-            del self._reports[main], self._reported_end[main]
+        forgotten = [k for k in known if k not in self._held]
+        for main in forgotten:
+            self._digest = whole_digest((self._digest, -self._digests.pop(main)))
             gone += self._groups.remove(main)
         for attempt in gone:
             self._forgetting[attempt.key] = True
             self._wake_at.pop(attempt.key, None)
-        if gone:
+        if forgotten:
             self.report_generation += 1
+            self._note_changed([self._reports.pop(main) for main in forgotten])
+            for main in forgotten:
+                del self._reported_end[main]
         return [Forget(each.key, each.spec.keep_output_seconds if each.spec else 0.0) for each in gone]
+
+    def _note_changed(self, reports: Iterable[AttemptReport]) -> None:
+        self._reports_changed.note(((each.task, each.attempt) for each in reports), self.report_generation)
 
     def _records(self, touched: Iterable[str]) -> dict[str, Entry | None]:
         records: dict[str, Entry | None] = {}

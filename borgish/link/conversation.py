@@ -29,6 +29,7 @@ from borgish.cell.model import Cell, Job, Machine, Task
 from borgish.cell.moves import Cursor
 from borgish.cell.observed import ORPHAN_SECONDS, Observed, SeenKey, leaving_attempts
 from borgish.clock import Now
+from borgish.errors import NotFollowed
 from borgish.spec.substitute import render
 from borgish.vocabulary import (
     CRASH_LOOP_STARTS,
@@ -39,7 +40,7 @@ from borgish.vocabulary import (
     split_task_name,
     task_name,
 )
-from borgish.wire.changes import run_digest, spec_digest
+from borgish.wire.changes import Changed, attempt_digest, whole_digest
 from borgish.wire.link import (
     UNKNOWN,
     Assignment,
@@ -137,10 +138,15 @@ class Conversation:
             leader=self._leader,
             echo=self._echo,
             authorities=authorities,
+            takes_changes=self._incoming.takes_changes,
         )
 
     def observe(self, reply: PollReply) -> Observe | None:
-        """Return what the master should know of a reply, None when it is nothing new."""
+        """Return what the master should know of a reply, None when it is nothing new.
+
+        Raises NotFollowed where the reply brings changes of a report that is not known here, or that lead
+        elsewhere: ``lose`` is to follow, and then the whole comes.
+        """
         if self._is_outdated(reply):
             return None
         if reply.instance != self._instance:
@@ -197,9 +203,7 @@ class Outgoing:
         self._secrets: tuple[SecretValue, ...] = ()
         self._digest = 0
         self._takes_changes = False  # and not wholes only, or nothing is known of it
-        # All attempts that changed after generation ``_complete_since``, each with the last that changed it.
-        self._changed: dict[_Place, int] = {}
-        self._complete_since = 0
+        self._changed = Changed[_Place]()
 
     def assignment(self, observed: Observed, generation: int, now: Now) -> Assignment:
         """Return all that the machine should run, and what it reported and should stop."""
@@ -219,13 +223,13 @@ class Outgoing:
                 changed.append(place)
             if wanted is not None and place not in run:
                 spec, version = attempt_spec(self._cell, *wanted), wanted[1].version
-                run[place] = _Rendered(spec, version, spec_digest(spec))
+                run[place] = _Rendered(spec, version, attempt_digest(spec))
                 if spec.secret_env or spec.secret_files:
                     self._with_secrets.add(place)
                 digests.append(run[place].digest)
                 changed.append(place)
-        self._digest = run_digest(digests)
-        self._changed |= dict.fromkeys(sorted(changed), generation)
+        self._digest = whole_digest(digests)
+        self._changed.note(sorted(changed), generation)
         self._stop = tuple(stop_orders(self._cell, observed, self._machine, now))
         self._secrets = tuple(self._values())
 
@@ -237,9 +241,9 @@ class Outgoing:
     def change_since(self, base: int) -> AssignmentChange | None:
         """Return what makes an assignment of generation ``base`` the last one; None where nobody knows, or
         where the borglet takes wholes only."""
-        if not self._takes_changes or base < self._complete_since:
+        changed = self._changed.since(base) if self._takes_changes else None
+        if changed is None:
             return None
-        changed = [place for place, generation in self._changed.items() if generation > base]
         return AssignmentChange(
             base,
             self._generation,
@@ -260,11 +264,10 @@ class Outgoing:
         # A borglet of another release encodes other fields, so its digest of the same run is another one.
         is_same = generation != self._generation or digest == self._digest
         self._takes_changes = digest is not None and generation > 0 and is_same
-        if not self._takes_changes:
-            self._complete_since, self._changed = self._generation, {}
-        elif generation > self._complete_since:
-            self._complete_since = generation
-            self._changed = {place: at for place, at in self._changed.items() if at > generation}
+        if self._takes_changes:
+            self._changed.confirm(generation)
+        else:
+            self._changed.forget(self._generation)
 
     def _values(self) -> Iterator[SecretValue]:
         """Yield what secrets of these are worth, each once."""
@@ -394,11 +397,18 @@ def _notice_seconds(cell: Cell, name: str, attempt: int) -> float | None:
 
 
 class Incoming:
-    """Turns one machine's reports into what differs from the report before."""
+    """Turns one machine's reports into what differs from the report before.
+
+    ``takes_changes`` is whether reports may be sent as what changed: not by a borglet of another release,
+    whose attempts have other fields.
+    """
 
     def __init__(self, machine: str) -> None:
+        self.takes_changes = True
         self._machine = machine
         self._before: dict[SeenKey, AttemptReport] | None = None
+        self._digests: dict[SeenKey, int] = {}  # of these, where the borglet has digests
+        self._digest = 0  # of them all
         self._images: dict[str, str] | None = None
         self._confinement: dict[str, str] | None = None
 
@@ -407,17 +417,20 @@ class Incoming:
         self._before = self._images = self._confinement = None
 
     def observe(self, reply: PollReply, report: Report, record: Machine) -> Observe:
-        """Return what the master should know of this report; the machine's record tells known facts.
+        """Return what the master should know of this report; the machine's record tells known facts. Raises
+        NotFollowed.
 
         An attempt that bears no task's name was not started for this cell, and is passed over.
         """
-        attempts = {(a.task, a.attempt): a for a in report.attempts if _TASK_NAME.fullmatch(a.task)}
-        before = self._before if self._before is not None else {}
-        changed = tuple(
-            seen_attempt(attempt) for key, attempt in attempts.items() if before.get(key) != attempt
-        )
-        whole = self._before is None
-        self._before = attempts
+        whole, before = self._before is None, self._before or {}
+        attempts = {(a.task, a.attempt): a for a in report.attempts}
+        changed = [a for key, a in attempts.items() if before.get(key) != a]
+        if report.base:
+            gone = [key for key in report.gone if key in before]
+            self._follow(report, attempts, gone)
+        else:
+            gone = sorted(before.keys() - attempts.keys())
+            self._take_whole(report, attempts)
         facts = report.facts
         images = None
         if facts.images != self._images:
@@ -430,8 +443,8 @@ class Incoming:
             machine=self._machine,
             boot_id=reply.boot_id,
             instance=reply.instance,
-            changed=changed,
-            gone=tuple(sorted(before.keys() - attempts.keys())),
+            changed=tuple(seen_attempt(a) for a in changed if _TASK_NAME.fullmatch(a.task)),
+            gone=tuple(key for key in gone if _TASK_NAME.fullmatch(key[0])),
             whole=whole,
             conditions=tuple(f"{c.kind}: {c.about}: {c.text}" for c in report.conditions),
             unhealthy_runtimes=tuple(
@@ -447,6 +460,29 @@ class Incoming:
             images=images,
             confinement=confinement,
         )
+
+    def _take_whole(self, report: Report, attempts: dict[SeenKey, AttemptReport]) -> None:
+        has_digests = report.digest is not None
+        digests = {key: attempt_digest(a) for key, a in attempts.items()} if has_digests else {}
+        self._before, self._digests = attempts, digests
+        self._digest = whole_digest(digests.values())
+        self.takes_changes = report.digest in (None, self._digest)
+
+    def _follow(self, report: Report, attempts: dict[SeenKey, AttemptReport], gone: list[SeenKey]) -> None:
+        """Follow what changed, at the cost of the change. Raises NotFollowed, with nothing followed."""
+        if (before := self._before) is None:
+            raise NotFollowed(f"{self._machine} told what changed since a report that is not known here")
+        digests, fresh = self._digests, {key: attempt_digest(a) for key, a in attempts.items()}
+        former = [digests[key] for key in {*gone, *(fresh.keys() & digests.keys())}]
+        digest = whole_digest((self._digest, *fresh.values(), -sum(former)))
+        # This alone tells whether it was from what is known here that the borglet counted its changes.
+        if digest != report.digest:
+            raise NotFollowed(f"{self._machine} told what changed, and it leads to another report")
+        for key in gone:
+            del before[key], digests[key]
+        before |= attempts
+        digests |= fresh
+        self._digest = digest
 
 
 def seen_attempt(report: AttemptReport) -> SeenAttempt:

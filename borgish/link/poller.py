@@ -22,7 +22,7 @@ from borgish.cell.commands import Observe
 from borgish.cell.model import Cell, Machine
 from borgish.cell.observed import Miss, Observed
 from borgish.clock import Clock
-from borgish.errors import BorgishError, Fenced, NotListening, StoreFull, Unreachable
+from borgish.errors import BorgishError, Fenced, NotFollowed, NotListening, StoreFull, Unreachable
 from borgish.failpoints import reach
 from borgish.link.conversation import Conversation, Reveal, reveal_none
 from borgish.link.fencing import FencingMonitor
@@ -192,6 +192,9 @@ class Poller:
                 if is_news:
                     self._on_fenced(fenced)
                 await self._pause()
+            except NotFollowed as error:
+                log.warning("%s; it is asked for the whole", error.message)
+                self._conversation.lose()
             except StoreFull:
                 # It was heard and is not missed. Not acknowledged, it reports the whole again until it is.
                 self.trouble, self.is_opening = "", False

@@ -1,4 +1,4 @@
-"""Assignments as differences: what both ends of the link have to agree on.
+"""Assignments and reports as differences: what both ends of the link have to agree on.
 
 What is compared is always the whole, by a digest that costs as much as the change: the sum of the digests of
 its attempts, whatever their order. It guards against what went wrong unnoticed; who may speak is guarded by
@@ -7,23 +7,55 @@ tokens and certificates.
 
 from collections.abc import Iterable
 from hashlib import blake2b
+from typing import Generic, TypeVar
 
 import msgspec
 
-from borgish.wire.link import Assignment, AssignmentChange, AttemptSpec
+from borgish.wire.link import Assignment, AssignmentChange, AttemptReport, AttemptSpec
 
 _BITS = 53  # so that JSON readers that know floats alone read it right
 _encode = msgspec.json.Encoder().encode
 
 
-def spec_digest(spec: AttemptSpec) -> int:
+_Key = TypeVar("_Key")
+
+
+def attempt_digest(attempt: AttemptSpec | AttemptReport) -> int:
     """Return the digest of one attempt. Of releases that know other fields it differs, as it should."""
-    return int.from_bytes(blake2b(_encode(spec), digest_size=8).digest()) >> (64 - _BITS)
+    return int.from_bytes(blake2b(_encode(attempt), digest_size=8).digest()) >> (64 - _BITS)
 
 
-def run_digest(digests: Iterable[int]) -> int:
-    """Return the digest of a whole ``run``, of those of its attempts."""
+def whole_digest(digests: Iterable[int]) -> int:
+    """Return the digest of a whole assignment or report, of those of its attempts."""
     return sum(digests) % (1 << _BITS)
+
+
+class Changed(Generic[_Key]):
+    """What changed since the generation that the other end has, each with the last one that changed it."""
+
+    def __init__(self) -> None:
+        self._at: dict[_Key, int] = {}
+        self._complete_since = 0
+
+    def note(self, keys: Iterable[_Key], generation: int) -> None:
+        """Record what the newest generation changed."""
+        self._at |= dict.fromkeys(keys, generation)
+
+    def since(self, base: int) -> list[_Key] | None:
+        """Return all that changed after a generation; None where that is not known any more."""
+        if base < self._complete_since:
+            return None
+        return [key for key, generation in self._at.items() if generation > base]
+
+    def confirm(self, generation: int) -> None:
+        """Keep nothing of what changed up to a generation: the other end has it."""
+        if generation > self._complete_since:
+            self._complete_since = generation
+            self._at = {key: at for key, at in self._at.items() if at > generation}
+
+    def forget(self, generation: int) -> None:
+        """Keep nothing of what changed up to the newest generation: nobody asks for less than the whole."""
+        self._complete_since, self._at = generation, {}
 
 
 class HeldAssignment:
@@ -33,8 +65,8 @@ class HeldAssignment:
         self.generation = assignment.generation
         self._stop, self._secrets = assignment.stop, assignment.secrets
         self._run = {spec.key: spec for spec in assignment.run}
-        self._digests = {key: spec_digest(spec) for key, spec in self._run.items()}
-        self.digest: int | None = run_digest(self._digests.values())
+        self._digests = {key: attempt_digest(spec) for key, spec in self._run.items()}
+        self.digest: int | None = whole_digest(self._digests.values())
 
     def __contains__(self, key: str) -> bool:
         """Return whether its ``run`` names the attempt."""
@@ -50,10 +82,10 @@ class HeldAssignment:
         if self.digest is None or not change.base <= self.generation < change.generation:
             return False
         fresh = {spec.key: spec for spec in change.run}
-        digests = {key: spec_digest(spec) for key, spec in fresh.items()}
+        digests = {key: attempt_digest(spec) for key, spec in fresh.items()}
         leaving = [key for key in change.gone if key in self._run]
         before = [self._digests[key] for key in (*leaving, *(fresh.keys() & self._digests.keys()))]
-        digest = run_digest((self.digest, *digests.values(), -sum(before)))
+        digest = whole_digest((self.digest, *digests.values(), -sum(before)))
         if digest != change.digest:
             self.digest = None
             return False

@@ -151,7 +151,7 @@ class AssignmentChange(msgspec.Struct, frozen=True, omit_defaults=True):
 
     ``run`` and ``gone`` name all that changed since ``base``, as it is now, so it does not matter which of
     the changes between got lost. ``stop`` and ``secrets`` are whole. ``digest`` is that of the whole ``run``
-    that it leads to (``changes.run_digest``): where another comes out, the borglet asks for the whole.
+    that it leads to (``changes.whole_digest``): where another comes out, the borglet asks for the whole.
     """
 
     base: int
@@ -208,6 +208,7 @@ class PollRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     echo: float = 0.0  # 0: none
     authorities: str = ""  # the hash of those that the cell trusts (``tls.bundle``); "": it has none
     change: AssignmentChange | None = None
+    takes_changes: bool = False  # of reports; else they are to be whole
 
 
 class Exit(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -308,11 +309,20 @@ class Facts(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True, omit_defaults=True):
-    """All that one machine does run."""
+    """All that one machine does run; or, where it has a ``base``, what makes any report of this borglet run
+    from that generation on the one of ``report_generation``.
+
+    ``attempts`` and ``gone`` then name all that changed since ``base``, as it is now, so it does not matter
+    which of the reports between got lost. ``facts`` and ``conditions`` are whole. ``digest`` is that of all
+    attempts (``changes.whole_digest``): where another comes out, the master asks for the whole.
+    """
 
     facts: Facts
     attempts: tuple[AttemptReport, ...] = ()
     conditions: tuple[Condition, ...] = ()
+    base: Whole = 0  # 0: it is whole
+    gone: tuple[tuple[str, Whole], ...] = ()  # tasks and attempts that it names no more
+    digest: Whole | None = None  # null: the borglet sends wholes only
 
 
 class PollReply(msgspec.Struct, frozen=True, omit_defaults=True):

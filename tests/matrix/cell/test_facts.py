@@ -19,6 +19,7 @@ from borgish.cell.decide import decide
 from borgish.cell.diff import difference
 from borgish.cell.events import Entry
 from borgish.cell.model import Machine
+from borgish.cell.moves import Cursor
 from borgish.cell.observed import SeenMachine
 from borgish.cell.reported import report_facts, report_of
 from borgish.link.conversation import Incoming
@@ -118,7 +119,11 @@ class Known:
 
     def where(self) -> dict[str, Any]:
         record = msgspec.structs.replace(self.machine, port_next=0)  # it follows from the ports
-        return {"record": record, "seen": self.observed.machines.get("m2", SeenMachine())}
+        seen = self.observed.machines.get("m2", SeenMachine())
+        return {"record": record, "seen": msgspec.structs.replace(seen, cursor=NOT_COMPARED)}
+
+
+NOT_COMPARED = Cursor()
 
 
 def in_fleet(before: Known, after: Known) -> bool:

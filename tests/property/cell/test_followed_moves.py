@@ -17,7 +17,7 @@ from borgish.reconcilers.settings import ReconcileSettings
 from borgish.scheduler.fleet.usage import Kinds, PlacedUsage
 from borgish.spec.job import JobSpec, Update
 from borgish.vocabulary import Ending, JobKind
-from borgish.wire.changes import run_digest, spec_digest
+from borgish.wire.changes import attempt_digest, whole_digest
 from tests.property.cell.test_random_lives import commands, machine, report, reports, specs
 
 START = Now(100.0, 100.0)
@@ -73,7 +73,7 @@ class Follower:
             (each.key, each.labels) for each in anew.run
         ]
         assert made.stop == anew.stop
-        self.outgoing.confirm(self.generation, run_digest(map(spec_digest, made.run)))
+        self.outgoing.confirm(self.generation, whole_digest(map(attempt_digest, made.run)))
         assert self.outgoing.change_since(self.generation) is not None  # the digest is that of the whole
 
         seen = observed.machines[self.name]

@@ -1,19 +1,22 @@
 """Whatever is lost, comes twice or in another order: a borglet never has anything but an assignment that was
-made, and in the end it has the last one."""
+made, and in the end it has the last one; and so it is with the master and what the borglet reports."""
 
 import msgspec
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from borgish.borglet.core import BorgletCore
-from borgish.cell.commands import SubmitJob
+from borgish.borglet.runtimes.base import RunState
+from borgish.cell.commands import SeenAttempt, SubmitJob
 from borgish.cell.lifecycle import note_move
 from borgish.cell.model import Task, Version
+from borgish.cell.observed import SeenKey, record_report
 from borgish.clock import Now
-from borgish.link.conversation import Conversation
+from borgish.errors import NotFollowed
+from borgish.link.conversation import Conversation, seen_attempt
 from borgish.resources import Resources
-from borgish.vocabulary import Runtime, State
-from borgish.wire.link import Assignment, Facts, PollReply, PollRequest
+from borgish.vocabulary import Ending, Runtime, State
+from borgish.wire.link import Assignment, Exit, Facts, PollReply, PollRequest, Report
 from tests.profiles import examples
 from tests.unit.cell.test_decide import Desk, spec
 
@@ -21,11 +24,28 @@ NOW = Now(100.0, 1.0)
 FACTS = Facts(Resources(1000), {}, (Runtime.PROCESS,), 1, 2)
 TASKS = 4
 
-OFTEN = ("place", "place", "evict", "update", "ask", "deliver", "deliver", "answer", "answer", "talk", "talk")
-SELDOM = ("fail", "start again", "garble", "garble")
+OFTEN = (
+    "place",
+    "place",
+    "evict",
+    "update",
+    "run",
+    "run",
+    "ask",
+    "deliver",
+    "deliver",
+    "answer",
+    "answer",
+    "talk",
+    "talk",
+)
+SELDOM = ("fail", "start again", "garble", "garble", "garble answer")
 moves = st.lists(
     st.tuples(st.sampled_from((*OFTEN, *OFTEN, *SELDOM)), st.integers(0, 9)), min_size=10, max_size=60
 )
+
+
+Seen = dict[SeenKey, SeenAttempt]
 
 
 class Pair:
@@ -35,17 +55,21 @@ class Pair:
         self.desk = Desk()
         self.desk.do(SubmitJob(spec(tasks=TASKS)))
         self.last_attempt = 100
+        self.desk.cell.position = 10_000  # what is placed is no orphan
         self.conversation = Conversation(self.desk.cell, self.desk.observed, "m1")
         self.requests: list[PollRequest] = []
         self.replies: list[PollReply] = []
         self.made: dict[int, set[bytes]] = {}
-        self.changes = 0
-        self.instance = 0
+        self.reported: dict[tuple[str, int], Seen] = {}  # by borglet run and generation
+        self.changes = self.reports_changed = 0
+        self.instance = self.said = 0
         self.borglet = self._borglet()
         self._renew()
 
     def _borglet(self) -> BorgletCore:
-        return BorgletCore("m1", "b1", f"i{self.instance}", FACTS, now=NOW)
+        core = BorgletCore("m1", "b1", f"i{self.instance}", FACTS, now=NOW)
+        core.adopted(Runtime.PROCESS, (), NOW)
+        return core
 
     def _renew(self) -> None:
         self.conversation.renew(NOW)
@@ -75,6 +99,10 @@ class Pair:
             self.borglet = self._borglet()
         elif what == "garble":
             self._garble()
+        elif what == "run":
+            self._run(number)
+        elif what == "garble answer" and self.replies:
+            self._garble_answer(self.replies[-1 - number % len(self.replies)])
 
     def _set_task(self, what: str, index: int) -> None:
         cell = self.desk.cell
@@ -110,12 +138,47 @@ class Pair:
         self.borglet.step(NOW)
         held = self.borglet.assignment
         assert held is None or as_bytes(held) == self.made[held.generation]
-        self.replies.append(self.borglet.reply(request))
+        reply = self.borglet.reply(request)
+        self.replies.append(msgspec.json.decode(msgspec.json.encode(reply), type=PollReply))
+        there = {(each.task, each.attempt): seen_attempt(each) for each in self.borglet.report()}
+        self.reported[reply.instance, reply.report_generation] = there
+        self.reports_changed += bool(reply.report and reply.report.base)
         return self.replies[-1]
 
-    def answer(self, reply: PollReply) -> None:
-        self.conversation.observe(reply)
+    def answer(self, reply: PollReply) -> bool:
+        """Take in an answer, as the poller does; return whether what it tells was believed."""
+        try:
+            found = self.conversation.observe(reply)
+        except NotFollowed:
+            self.conversation.lose()
+            return False
+        if found is not None:
+            record_report(self.desk.cell, self.desk.observed, found, NOW)
+            assert self.seen() == self.reported[reply.instance, reply.report_generation]
         self.conversation.acknowledge(reply)
+        return True
+
+    def seen(self) -> Seen:
+        """Return what the master knows of the borglet's attempts."""
+        there = self.desk.observed.machines["m1"].attempts
+        return {key: msgspec.structs.replace(each, since=0.0) for key, each in there.items()}
+
+    def _run(self, number: int) -> None:
+        """Let a runtime say something of a run: that it goes on, or how it ended."""
+        keys = sorted(self.borglet.attempts())
+        if keys:
+            key = keys[number % len(keys)]
+            self.said += 1
+            end = Exit(code=self.said) if number > 7 else None
+            self.borglet.ran(key, RunState(key, 1, 7, 1.0, end, note=f"note {self.said}"), NOW)
+            self.borglet.step(NOW)
+
+    def _garble_answer(self, reply: PollReply) -> None:
+        """Let a change of a report come with less than it had."""
+        report = reply.report
+        if report is not None and report.base and (report.attempts or report.gone):
+            less = msgspec.structs.replace(report, attempts=report.attempts[1:], gone=report.gone[1:])
+            self.answer(msgspec.structs.replace(reply, report=less))
 
     def _garble(self) -> None:
         """Let a change come with less than it had."""
@@ -145,6 +208,8 @@ def test_a_borglet_has_what_was_made_and_at_last_the_last(steps: list[tuple[str,
     for _ in range(4):  # of another instance; of an assignment it lost; of a change it does not believe
         pair.talk()
     event(f"changes sent: {min(pair.changes, 5)}")
+    event(f"changes reported: {min(pair.reports_changed, 5)}")
+    assert pair.seen() == {(a.task, a.attempt): seen_attempt(a) for a in pair.borglet.report()}
     held = pair.borglet.assignment
     assert held is not None
     assert held.generation == pair.conversation.generation
@@ -221,3 +286,90 @@ def test_a_borglet_of_another_release_is_not_asked_in_vain() -> None:
     pair.answer(msgspec.structs.replace(reply, digest=4711))
     pair.move("place", 1)
     assert pair.ask().assignment is not None
+
+
+def test_an_attempt_that_changed_is_reported_alone() -> None:
+    pair = Pair()
+    for index in range(TASKS):
+        pair.move("place", index)
+    pair.talk()
+    pair.talk()
+    pair.move("run", 1)
+    report = reported(pair)
+    assert report.base
+    assert [each.task for each in report.attempts] == ["ann/web/1"]
+    assert pair.borglet.attempts().keys() > {"ann/web/1@102"}
+
+
+def test_an_attempt_that_is_gone_is_named() -> None:
+    pair = Pair()
+    pair.move("place", 0)
+    pair.move("place", 1)
+    pair.talk()
+    pair.move("run", 0)
+    pair.move("evict", 0)
+    pair.talk()
+    pair.move("run", 8)  # it ends
+    assert [each.ended for each in reported(pair).attempts] == [Ending.KILL]
+    report = reported(pair)
+    assert report.base
+    assert (report.attempts, report.gone) == ((), (("ann/web/0", 101),))
+    assert pair.seen().keys() == {("ann/web/1", 102)}
+
+
+def test_a_change_of_a_report_that_leads_elsewhere_is_not_acknowledged() -> None:
+    pair = Pair()
+    pair.move("place", 0)
+    pair.talk()
+    pair.move("run", 0)
+    reply = pair.deliver(pair.ask())
+    assert reply.report is not None
+    assert reply.report.base
+    assert not pair.answer(
+        msgspec.structs.replace(reply, report=msgspec.structs.replace(reply.report, attempts=()))
+    )
+    again = reported(pair)
+    assert not again.base
+    assert len(again.attempts) == 1
+
+
+def test_an_older_change_of_a_report_takes_nothing_back() -> None:
+    pair = Pair()
+    pair.move("place", 0)
+    pair.talk()
+    first, second = pair.ask(), pair.ask()
+    pair.move("run", 0)
+    older = pair.deliver(first)
+    pair.move("run", 8)
+    assert pair.answer(pair.deliver(second))
+    seen = pair.seen()
+    assert pair.answer(older)
+    assert pair.seen() == seen
+
+
+def test_a_borglet_whose_attempts_have_other_fields_reports_wholes() -> None:
+    pair = Pair()
+    pair.move("place", 0)
+    reply = pair.deliver(pair.ask())
+    assert reply.report is not None
+    pair.answer(msgspec.structs.replace(reply, report=msgspec.structs.replace(reply.report, digest=4711)))
+    pair.move("run", 0)
+    assert not reported(pair).base
+
+
+def test_a_master_that_knows_no_changes_gets_wholes() -> None:
+    pair = Pair()
+    pair.move("place", 0)
+    pair.talk()
+    pair.move("run", 0)
+    report = pair.deliver(msgspec.structs.replace(pair.ask(), takes_changes=False)).report
+    assert report is not None
+    assert not report.base
+
+
+def reported(pair: Pair) -> Report:
+    """Let the master ask, and return what it is answered."""
+    reply = pair.deliver(pair.ask())
+    assert reply.report is not None
+    pair.answer(reply)
+    return reply.report
