@@ -104,6 +104,7 @@ class Conversation:
         self._seen_instance = ""
         self._instance = ""  # the borglet run that answered last
         self._former_instance = ""  # the one before it
+        self._boot_id, self._stamp = "", 0.0  # of the last answer
         self.authorities = ""  # the hash of those that the borglet trusts, as it last said
         self.certificate_ends = 0.0  # seconds since 1970, as it last said; 0: it has none, or has not said
         self._echo = 0.0  # the stamp of the last reply that was taken in, of ``_seen_instance``
@@ -151,6 +152,7 @@ class Conversation:
             return None
         if reply.instance != self._instance:
             self._former_instance, self._instance = self._instance, reply.instance
+        self._boot_id, self._stamp = reply.boot_id, reply.stamp
         self._held_generation, self.authorities = reply.generation, reply.authorities
         self._outgoing.confirm(reply.generation, reply.digest)
         self.certificate_ends = reply.certificate_ends if 0 < reply.certificate_ends < WALL_MAX else 0.0
@@ -168,6 +170,8 @@ class Conversation:
     def _is_outdated(self, reply: PollReply) -> bool:
         """Whether it answers an overtaken poll, with less than is known: what a borglet reported that has
         since been started again tells nothing of what its successor runs."""
+        if reply.instance != self._instance and reply.boot_id == self._boot_id and reply.stamp > 0:
+            return reply.stamp < self._stamp  # by the machine's clock, whichever of its runs was read last
         if reply.instance == self._former_instance:
             return True
         return reply.instance == self._seen_instance and reply.report_generation < self._seen
@@ -175,6 +179,7 @@ class Conversation:
     def lose(self) -> None:
         """After a failed poll nothing is taken for known: the next answer is to be whole."""
         self._seen, self._seen_instance, self._held_generation, self._echo = 0, "", 0, 0.0
+        self._stamp = 0.0  # no poll is under way any more
         self._outgoing.confirm(0, None)
         self._incoming.forget()
 

@@ -54,6 +54,27 @@ def test_what_a_borglet_said_before_it_was_started_again_is_no_news(conversation
     assert (request.seen_instance, request.seen) == ("now", 2)
 
 
+def test_of_several_runs_of_a_borglet_the_last_counts_whichever_answer_was_read_last(
+    conversation: Conversation,
+) -> None:
+    """It was started again twice while a poll was held, and the answer of the run between is read last."""
+    first, between, last = (
+        msgspec.structs.replace(reply(name, 2, *there), stamp=stamp)
+        for name, there, stamp in (("first", (), 1.0), ("between", (OLD,), 2.0), ("last", (OLD, NEW), 3.0))
+    )
+    assert take(conversation, first)
+    assert take(conversation, last)
+    assert not take(conversation, between)
+    assert take(conversation, msgspec.structs.replace(last, report_generation=3, stamp=4.0))
+    assert conversation.request(2.0).seen == 3
+
+
+def test_a_machine_whose_clock_jumped_back_is_heard_after_a_failed_poll(conversation: Conversation) -> None:
+    assert take(conversation, msgspec.structs.replace(reply("before", 1, OLD), stamp=1e9))
+    conversation.lose()
+    assert take(conversation, msgspec.structs.replace(reply("now", 1, OLD), stamp=2.0))
+
+
 @pytest.mark.parametrize(
     "name", ["web", "", "ann/web/x", "ann/web/01", "ann/web/-1", "ann/web/\u0663", "a/b/c/1"]
 )
