@@ -129,10 +129,8 @@ class Reader:
         self._tally = Tally()
 
     def changed(self, step: Step) -> None:
-        """Forget the sums of what a step moved or saw."""
-        self._tally.drop(step.touched.placements)
-        self._tally.drop_tasks(self._core.cell, step.touched.tasks)
-        self._tally.drop_tasks(self._core.cell, step.seen)
+        """Note what a step moved or saw."""
+        self._tally.note(step.touched, step.seen)
 
     async def read(self, view: Callable[[Reading], T]) -> T:
         """Call ``view`` when everything in memory is durable, and return what it returns."""

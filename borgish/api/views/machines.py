@@ -26,7 +26,7 @@ def machine_view(
         state="drained" if state == "draining" and is_drained(cell, observed, machine) else state,
         address=_address(machine),
         capacity=machine.capacity,
-        committed=tally.machine(cell, observed, machine.name).committed,
+        committed=tally.committed(cell, machine.name),
         usage=_usage(seen) if observed.known else None,
         tasks=len(cell.placed.get(machine.name, ())),
         attributes=machine.attributes,

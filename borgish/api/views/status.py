@@ -74,7 +74,7 @@ def status_view(cell: Cell, observed: Observed, tally: Tally, daemon: Daemon, no
         tasks=sum(len(job.tasks) for job in jobs),
         pending=sum(job.pending for job in jobs),
         running=sum(job.running for job in jobs),
-        up=sum(tally.up(key) for key in cell.jobs) if observed.known else None,
+        up=tally.all_up if observed.known else None,
         dead=dead,
         capacity=total((machine.capacity, 1) for machine in machines_up),
         bands=_bands(jobs, cell.rules.bands),

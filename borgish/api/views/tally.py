@@ -1,120 +1,125 @@
-"""Sums over the tasks of each machine, kept until something changes there.
+"""Sums over the tasks of a cell, kept so that a reading costs what changed since the one before.
 
-Walking 100,000 tasks costs a good part of a second in Python, so the sums are kept per machine and made
-anew only for machines that were ``drop``ped. A tally that nobody drops from must not outlive one reading.
+Whoever keeps a tally tells it what changed. One that nobody tells must not outlive one reading.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
-from itertools import chain
 
-import msgspec
-
-from borgish.cell.model import Cell, Job
-from borgish.cell.observed import Observed, SeenMachine
+from borgish.cell.model import Cell, Job, Task
+from borgish.cell.moves import Cursor
+from borgish.cell.observed import Observed
+from borgish.cell.touched import Touched
 from borgish.resources import Resources
-from borgish.vocabulary import JobKind, Phase, State, split_task_name
-
-_RUNS = (Phase.HEALTHY, Phase.UP)
+from borgish.vocabulary import JobKind, Phase, State, task_name
 
 
-class MachineTally(msgspec.Struct, frozen=True):
-    """One machine: the limits of what is placed there, and how many tasks of each job are up there."""
+class Committed:
+    """The limits of what is placed on one machine. What is in an alloc is in that alloc's."""
 
-    committed: Resources
-    fullness: float  # the share of cpu or ram that is committed, whichever is more
-    up: dict[str, int]
+    def __init__(self) -> None:
+        self._cursor = Cursor()
+        self._placed = Resources()
+
+    def of(self, cell: Cell, machine: str) -> Resources:
+        """Return the sum, at the cost of what moved since the last call."""
+        moves = self._cursor.news(cell.moves.get(machine))
+        if moves is None:
+            jobs = cell.jobs
+            placed = ((jobs[key], jobs[key].tasks[index]) for key, index in cell.placed.get(machine, ()))
+            self._placed = total(
+                (job.spec_of(task).needs(task.index), 1) for job, task in placed if task.alloc < 0
+            )
+        elif moves:
+            came = ((each.spec.needs(each.index), each.tasks) for each in moves if each.alloc < 0)
+            self._placed = total([(self._placed, 1), *came])
+        arriving = cell.arriving.get(machine)
+        if not arriving:
+            return self._placed
+        return total([(self._placed, 1), *((cell.jobs[key].spec.needs(index), 1) for key, index in arriving)])
 
 
 class Tally:
-    """The sums of a whole cell. The master keeps one and drops from it what a turn changed."""
+    """The sums of a whole cell. The master keeps one, and tells it what each turn changed."""
 
     def __init__(self) -> None:
-        self._machines: dict[str, MachineTally] = {}
-        self._up: dict[str, int] = {}
+        self._committed: dict[str, Committed] = {}  # by machine
+        self._fullness: dict[str, float] = {}  # by machine; none of those to be looked at again
+        self._up: dict[str, set[int]] = {}  # by job: the indexes of those that are up
+        self._stale: dict[str, set[int]] | None = None  # by job: to be looked at again; None: all
 
-    def drop(self, machines: Iterable[str]) -> None:
-        """Forget the sums of machines where a task came, went, or was seen to change."""
-        for name in machines:
-            gone = self._machines.pop(name, None)
-            if gone is not None:
-                for job, count in gone.up.items():
-                    self._up[job] -= count
-                    if not self._up[job]:
-                        del self._up[job]
-
-    def drop_tasks(self, cell: Cell, tasks: Mapping[str, Iterable[int]]) -> None:
-        """Forget the sums of the machines that tasks are on; ``tasks`` are indexes by job."""
-        for key, indexes in tasks.items():
-            job = cell.jobs.get(key)
-            if job is not None:
-                self.drop({job.tasks[index].machine for index in indexes if index < len(job.tasks)})
+    def note(self, touched: Touched, seen: Mapping[str, Iterable[int]]) -> None:
+        """Note what a step changed; ``seen`` are tasks, as indexes by job, of which something else was
+        seen."""
+        for name in touched.placements | touched.machines:
+            self._fullness.pop(name, None)
+        if (stale := self._stale) is None:
+            return
+        for tasks in (touched.tasks, seen):
+            for key, indexes in tasks.items():
+                stale.setdefault(key, set()).update(indexes)
+        for key in (*touched.jobs_gone, *touched.tasks_gone):
+            stale.setdefault(key, set()).update(self._up.get(key, ()))
 
     def fill(self, cell: Cell, observed: Observed) -> None:
-        """Make the sums that are missing."""
-        self.drop(self._machines.keys() - cell.machines.keys())
-        for name in cell.machines.keys() - self._machines.keys():
-            self.machine(cell, observed, name)
+        """Bring the sums up to date."""
+        for name in self._committed.keys() - cell.machines.keys():
+            del self._committed[name]
+            self._fullness.pop(name, None)
+        for name in cell.machines.keys() - self._fullness.keys():
+            self._fullness[name] = fullness(self.committed(cell, name), cell.machines[name].capacity)
+        if self._stale is None:
+            for job in cell.jobs.values():
+                self._look_again(observed, job, range(len(job.tasks)))
+        else:
+            for key, indexes in self._stale.items():
+                if there := cell.jobs.get(key):
+                    self._look_again(observed, there, indexes)
+                else:
+                    self._up.pop(key, None)
+        self._stale = {}
 
-    def machine(self, cell: Cell, observed: Observed, name: str) -> MachineTally:
-        """Return the sums of one machine, made now when they are missing."""
-        found = self._machines.get(name)
+    def _look_again(self, observed: Observed, job: Job, indexes: Iterable[int]) -> None:
+        up = self._up.setdefault(job.key, set())
+        for index in indexes:
+            is_there = index < len(job.tasks) and task_is_up(observed, job, job.tasks[index])
+            (up.add if is_there else up.discard)(index)
+        if not up:
+            del self._up[job.key]
+
+    def committed(self, cell: Cell, machine: str) -> Resources:
+        """Return the limits of what is placed on one machine."""
+        found = self._committed.get(machine)
         if found is None:
-            committed = _committed(cell, name)
-            full = fullness(committed, cell.machines[name].capacity)
-            up = _reserved(cell, name) | _up(cell, observed.machines.get(name), name)
-            found = MachineTally(committed, full, up)
-            self._machines[name] = found
-            for job, count in found.up.items():
-                self._up[job] = self._up.get(job, 0) + count
-        return found
+            found = self._committed[machine] = Committed()
+        return found.of(cell, machine)
 
     def fullness(self, machine: str) -> float:
         """Return how full a machine is. Call ``fill`` before."""
-        return self._machines[machine].fullness
+        return self._fullness[machine]
 
     def up(self, job: str) -> int:
         """Return how many tasks of a job are up. Call ``fill`` before."""
-        return self._up.get(job, 0)
+        return len(self._up.get(job, ()))
+
+    @property
+    def all_up(self) -> int:
+        """How many tasks of all jobs are up. Call ``fill`` before."""
+        return sum(map(len, self._up.values()))
+
+
+def task_is_up(observed: Observed, job: Job, task: Task) -> bool:
+    """Return whether a task does its work. An alloc does without a word from its machine."""
+    if task.state is not State.RUNNING:
+        return False
+    if job.spec.kind is JobKind.ALLOC_SET:
+        return True
+    seen = observed.attempt(task.machine, task_name(job.key, task.index), task.attempt)
+    return seen is not None and seen.ended is None and is_up(job, seen.phase)
 
 
 def is_up(job: Job, phase: Phase | None) -> bool:
     """Return whether a running task does its work: healthy, or running where nothing probes it."""
     return phase is Phase.HEALTHY or (phase is Phase.UP and job.spec.health is None)
-
-
-def _committed(cell: Cell, machine: str) -> Resources:
-    """Return the sum of limits. What is in an alloc is in that alloc's."""
-    jobs = cell.jobs
-    placed = ((jobs[key], jobs[key].tasks[index]) for key, index in cell.placed.get(machine, ()))
-    arriving = ((jobs[key], index) for key, index in cell.arriving.get(machine, ()))
-    return total(
-        chain(
-            ((job.spec_of(task).needs(task.index), 1) for job, task in placed if task.alloc < 0),
-            ((job.spec.needs(index), 1) for job, index in arriving),
-        )
-    )
-
-
-def _reserved(cell: Cell, machine: str) -> dict[str, int]:
-    """Return how many allocs of each set are on a machine: they are up without a word from it."""
-    placed = (key for key, _ in cell.placed.get(machine, ()))
-    return dict(Counter(key for key in placed if cell.jobs[key].spec.kind is JobKind.ALLOC_SET))
-
-
-def _up(cell: Cell, seen: SeenMachine | None, machine: str) -> dict[str, int]:
-    up: dict[str, int] = {}
-    for (name, attempt), report in seen.attempts.items() if seen else ():
-        if report.phase not in _RUNS or report.ended is not None:
-            continue
-        key, index = split_task_name(name)
-        job = cell.jobs.get(key)
-        if job is not None and index < len(job.tasks):
-            task = job.tasks[index]
-            current = task.attempt == attempt and task.state is State.RUNNING and task.machine == machine
-            if current and is_up(job, report.phase):
-                up[key] = up.get(key, 0) + 1
-    return up
 
 
 def total(amounts: Iterable[tuple[Resources, int]]) -> Resources:
@@ -130,6 +135,8 @@ def total(amounts: Iterable[tuple[Resources, int]]) -> Resources:
             named[name] = named.get(name, 0) + count * times
         for kind, millis in amount.devices.items():
             devices[kind] = devices.get(kind, 0) + millis * times
+    named = {name: count for name, count in named.items() if count}  # of what went there may be nothing left
+    devices = {kind: millis for kind, millis in devices.items() if millis}
     return Resources(cpu_millis, ram_bytes, disk_bytes, named, devices)
 
 

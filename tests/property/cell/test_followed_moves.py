@@ -4,6 +4,7 @@ import msgspec
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
+from borgish.api.views.tally import Tally
 from borgish.cell.command import Command
 from borgish.cell.commands import JoinMachine, SubmitJob
 from borgish.cell.model import Cell, Snapshot
@@ -18,6 +19,7 @@ from borgish.scheduler.fleet.usage import Kinds, PlacedUsage
 from borgish.spec.job import JobSpec, Update
 from borgish.vocabulary import Ending, JobKind
 from borgish.wire.changes import attempt_digest, whole_digest
+from tests.profiles import examples
 from tests.property.cell.test_random_lives import commands, machine, report, reports, specs
 
 START = Now(100.0, 100.0)
@@ -85,6 +87,18 @@ class Follower:
         event(f"incoming: {self.name in cell.arriving}")
 
 
+def check_tally(core: Core, tally: Tally) -> None:
+    anew = Tally()
+    for each in (tally, anew):
+        each.fill(core.cell, core.observed)
+    for name in core.cell.machines:
+        assert tally.committed(core.cell, name) == anew.committed(core.cell, name)
+        assert tally.fullness(name) == anew.fullness(name)
+    assert {key: tally.up(key) for key in core.cell.jobs} == {key: anew.up(key) for key in core.cell.jobs}
+    assert tally.all_up == anew.all_up
+    event(f"up: {bool(anew.all_up)}")
+
+
 def normal(usage: object) -> object:
     """Return what a machine holds without amounts of nothing, which count like none."""
     found = msgspec.to_builtins(usage)
@@ -95,7 +109,7 @@ def normal(usage: object) -> object:
     return found
 
 
-@settings(max_examples=600)
+@settings(max_examples=examples(200))
 @given(asked)
 def test_followers_know_what_there_is(
     asked: list[tuple[Command | tuple[int, Ending | None, int, int], bool]],
@@ -108,11 +122,15 @@ def test_followers_know_what_there_is(
         now,
     )
     followers: dict[str, Follower] = {}
+    tally = Tally()
     for move, looks in asked:
         now = now.later(1.5)
         command = report(core, *move) if isinstance(move, tuple) else move
         asks = [CommandRequest(1, command, "ann", f"r{now.mono}", "d")] if command else []
-        core.step([PollsAnswered(dict.fromkeys(core.cell.machines, now.mono)), *asks], now)
+        step = core.step([PollsAnswered(dict.fromkeys(core.cell.machines, now.mono)), *asks], now)
+        tally.note(step.touched, step.seen)
+        if looks:
+            check_tally(core, tally)
         for name in core.cell.machines if looks else ():
             if name not in followers:
                 followers[name] = Follower(core, name)

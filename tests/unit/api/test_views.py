@@ -15,6 +15,7 @@ from borgish.cell.commands import (
 from borgish.cell.crons import Cron
 from borgish.cell.model import App, AppVersion, exit_text
 from borgish.cell.observed import Observed, SeenMachine, record_report
+from borgish.cell.touched import Touched
 from borgish.resources import Resources
 from borgish.spec.app import AppSpec
 from borgish.spec.cron import read_cron
@@ -179,14 +180,14 @@ def test_a_machine_shows_what_is_committed_used_and_left_over() -> None:
     assert (m3.state, m3.heard_seconds_ago, m3.reason) == ("down", None, "silent")
 
 
-def test_a_tally_follows_what_is_dropped_from_it() -> None:
+def test_a_tally_follows_what_it_is_told() -> None:
     cell, observed, tally = small_cell(), small_observed(), Tally()
     tally.fill(cell, observed)
     assert (tally.up("ann/web"), tally.up("bob/db"), tally.up("no/such")) == (1, 1, 0)
     see(observed, "m1", "ann/web", 1, SeenAttempt("ann/web/1", 12, Phase.HEALTHY))
     tally.fill(cell, observed)
-    assert tally.up("ann/web") == 1, "kept until dropped"
-    tally.drop_tasks(cell, {"ann/web": [1], "gone/job": [0]})
+    assert tally.up("ann/web") == 1, "kept until it is told"
+    tally.note(Touched(), {"ann/web": [1], "gone/job": [0]})
     tally.fill(cell, observed)
     assert tally.up("ann/web") == 2
 
@@ -199,12 +200,14 @@ def test_a_tally_counts_only_current_attempts() -> None:
     assert tally.up("ann/web") == 1
 
 
-def test_a_tally_forgets_machines_that_are_gone() -> None:
+def test_a_tally_forgets_jobs_that_are_gone() -> None:
     cell, observed, tally = small_cell(), small_observed(), Tally()
     tally.fill(cell, observed)
-    del cell.machines["m2"]
+    assert tally.all_up == 2
+    del cell.jobs["bob/db"]
+    tally.note(Touched(jobs_gone={"bob/db"}), {})
     tally.fill(cell, observed)
-    assert tally.up("bob/db") == 0
+    assert (tally.up("bob/db"), tally.all_up) == (0, 1)
 
 
 def test_status_sums_the_cell() -> None:
