@@ -19,7 +19,7 @@ from borgish.client import Client
 from borgish.vocabulary import Outcome
 from borgish.wire.api import JobDetail
 from tests.bench import peers
-from tests.bench.changed_served import TICKS, ticks
+from tests.bench.apps import own_cpu_seconds
 from tests.bench.figure import Figure, Goal, at_least
 from tests.bench.programs import LOOK_SECONDS, UP_SECONDS_MAX, BenchJob
 from tests.bench.sizes import Sizes
@@ -75,11 +75,12 @@ def _lived(real: RealCell, tasks: int, group: Path | None) -> Lived:
     """Have a job of such tasks live, and look at how each of them ended."""
     client, pids = real.client(), [real.pid("borgmaster"), real.pid("m1")]
     job = BenchJob(client, tasks, ["true"], more=MORE)
-    before, around_before, began = [ticks(pid) for pid in pids], _around(group), time.perf_counter()
+    before, around_before = [own_cpu_seconds(pid) for pid in pids], _around(group)
+    began = time.perf_counter()
     job.submit()
     _until_dead(client, job.key)
     seconds = time.perf_counter() - began
-    master, borglet = (1000 * (ticks(pid) - then) / TICKS for pid, then in zip(pids, before, strict=True))
+    master, borglet = (1000 * (own_cpu_seconds(pid) - then) for pid, then in zip(pids, before, strict=True))
     around = _around(group)
     rest = None if group is None else (around - around_before - master - borglet) / tasks
     ends = {(task.outcome, task.exit_code) for task in job.tasks()}

@@ -20,7 +20,18 @@ async def carried(machine: Machine, now: Watched, number: int, *command: str) ->
 
 
 def open_files(pid: int) -> dict[str, str]:
-    return {entry.name: os.readlink(entry) for entry in Path(f"/proc/{pid}/fd").iterdir()}
+    """Return what a shim has open when it waits, soon after the end of a run is told: its connection is there
+    twice then."""
+    found = dict[str, str]()
+
+    def waits() -> bool:
+        found.clear()
+        found.update({entry.name: os.readlink(entry) for entry in Path(f"/proc/{pid}/fd").iterdir()})
+        sockets = [there for there in found.values() if there.startswith("socket:")]
+        return len(sockets) == 2 * len(set(sockets)) > 0
+
+    wait_until(waits)
+    return found
 
 
 async def test_one_shim_carries_one_run_after_the_other(machine: Machine) -> None:
