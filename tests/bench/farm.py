@@ -29,12 +29,12 @@ class Farm(ABC):
         """Return the answer of a machine to the body of a poll."""
 
     @contextmanager
-    def running(self, listening: socket.socket) -> Iterator[None]:
-        """Have the machines answer at a socket, which is closed behind them."""
+    def running(self, listening: socket.socket) -> Iterator[int]:
+        """Have the machines answer at a socket, which is closed behind them; the id is of their process."""
         process = _FORKED.Process(target=lambda: uvloop.run(self._serve(listening)), daemon=True)
         process.start()
         try:
-            yield
+            yield process.pid or 0
         finally:
             process.kill()
             process.join()
