@@ -21,7 +21,7 @@ from borgish.client import Client
 from borgish.clock import SystemClock
 from borgish.store.open import open_store
 from borgish.vocabulary import Runtime
-from borgish.wire.api import Accepted
+from borgish.wire.api import Accepted, MachineList
 from borgish.wire.link import PollRequest
 from tests.bench.apps import cpu_seconds
 from tests.bench.borglets import FACTS, InstantBorglet, machine_record
@@ -70,9 +70,7 @@ class Load:
 
     def bring_up(self, jobs: int, size: int) -> list[float]:
         """Submit jobs, and wait until all is up; return the milliseconds of each answer."""
-        names = [f"job-{self._jobs + number}" for number in range(jobs)]
-        self._jobs += jobs
-        self._tasks += jobs * size
+        names = self._named(jobs, size)
         with ThreadPoolExecutor(USERS) as users:
             shares = (names[user::USERS] for user in range(USERS))
             waits = [
@@ -81,6 +79,19 @@ class Load:
         self.master.until_heard(self._tasks, LOOK_SECONDS)
         return waits
 
+    def bring_up_slowly(self, jobs: int, every_seconds: float) -> None:
+        """Submit jobs of one task, each some time after the answer to the last one; wait until all is up."""
+        for name in self._named(jobs, 1):
+            submit(self._clients[0], name, 1)
+            time.sleep(every_seconds)
+        self.master.until_heard(self._tasks, LOOK_SECONDS)
+
+    def on_a_machine(self, name: str) -> Figure:
+        """Return how many tasks each machine has that has some: what a change costs may follow from it."""
+        machines = self.master.client.get("/v1/machines", None, MachineList).items
+        counts = [machine.tasks for machine in machines if machine.tasks]
+        return Figure(f"{name}.on_a_machine", "tasks", counts, peer="n: machines that have some")
+
     def master_rss(self, name: str) -> Figure:
         """Return what the master has in memory."""
         return Figure(f"{name}.master_rss", "MiB", [memory_bytes(self.master.pid)["Rss"] / MIB])
@@ -88,6 +99,13 @@ class Load:
     def _cpu_seconds(self) -> tuple[float, float, float]:
         """Return the cpu of master, machines and users. The first two are children of this process."""
         return cpu_seconds(self.master.pid), cpu_seconds(self._machines_pid), time.process_time()
+
+    def _named(self, jobs: int, size: int) -> list[str]:
+        """Return names for more jobs, whose tasks are to be up."""
+        first = self._jobs
+        self._jobs += jobs
+        self._tasks += jobs * size
+        return [f"job-{number}" for number in range(first, self._jobs)]
 
     @staticmethod
     def _submit(client: Client, names: list[str], size: int) -> list[float]:

@@ -4,13 +4,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.bench import host
+from tests.bench import host, scale_at_rest
 from tests.bench.figure import Figure
 from tests.bench.load import LARGE, SMALL, loaded
 from tests.bench.sizes import Sizes
 
 
 def figures(sizes: Sizes) -> Iterator[Figure]:
+    """Yield what tasks cost on machines that fill, then what one more does among many at rest."""
+    yield from _filled(sizes)
+    yield from scale_at_rest.figures(sizes)
+
+
+def _filled(sizes: Sizes) -> Iterator[Figure]:
     """Yield what a task costs in large jobs, then in small ones on the machines that the large ones fill."""
     for machines in sizes.scale_machines:
         with TemporaryDirectory(prefix="borgish-bench-") as place, loaded(Path(place), machines) as load:

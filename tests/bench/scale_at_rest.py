@@ -1,0 +1,61 @@
+"""What one small change costs a borgmaster while many tasks are at rest: a part of ``scale``.
+
+The cell grows, its machines do not. What the master takes at rest, for the polls of all machines, is left out
+of what a change costs, and stands beside it.
+"""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tests.bench import host
+from tests.bench.apps import cpu_seconds
+from tests.bench.figure import Figure
+from tests.bench.load import LARGE, Load, loaded
+from tests.bench.sizes import Sizes
+
+CHANGES = 20
+"""Jobs of one task, of each sample."""
+CHANGE_EVERY_SECONDS = 0.05
+"""Between an answer and the next job, so that a turn has one of them."""
+
+
+def figures(sizes: Sizes) -> Iterator[Figure]:
+    """Yield the cpu of a borgmaster for a job of one task, from its submission until it is up, by how many
+    tasks are at rest; and how many times as much that is as among the fewest of them."""
+    machines, fewest = sizes.cell_machines, None
+    with TemporaryDirectory(prefix="borgish-bench-") as place, loaded(Path(place), machines) as load:
+        there = 0
+        for tasks in sizes.scale_at_rest:
+            size = min(LARGE, tasks - there)
+            load.bring_up((tasks - there) // size, size)
+            there = tasks
+            name = f"scale.{machines}.{tasks}_at_rest"
+            time.sleep(sizes.scale_rest_seconds)  # what follows from the beginning is over
+            rest = _cpu_a_second(load, sizes.scale_rest_seconds)
+            yield Figure(f"{name}.master_cpu", "ms/s", [1000 * rest])
+            changes = [_change(load, rest) for _ in range(sizes.rounds)]
+            change = Figure(f"{name}.job_of_1.master_cpu", "ms a job", changes)
+            yield change
+            fewest = fewest or change
+            ratios = [each / fewest.value for each in changes]
+            yield Figure(f"{name}.job_of_1.ratio", "x", ratios, peer=f"1: {fewest.name}")
+            yield load.on_a_machine(name)
+            yield load.master_rss(name)
+            yield from host.figures(name)
+
+
+def _cpu_a_second(load: Load, seconds: float) -> float:
+    before, began = cpu_seconds(load.master.pid), time.perf_counter()
+    time.sleep(seconds)
+    return (cpu_seconds(load.master.pid) - before) / (time.perf_counter() - began)
+
+
+def _change(load: Load, rest: float) -> float:
+    """Submit some jobs, one after the other; return the milliseconds of the master's cpu for each until all
+    are up, without what it takes at rest: ``rest`` seconds in a second."""
+    before, began = cpu_seconds(load.master.pid), time.perf_counter()
+    load.bring_up_slowly(CHANGES, CHANGE_EVERY_SECONDS)
+    taken = cpu_seconds(load.master.pid) - before - rest * (time.perf_counter() - began)
+    return 1000 * taken / CHANGES
