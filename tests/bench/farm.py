@@ -14,14 +14,14 @@ from borgish.credentials import poll_token
 from borgish.wire.link import HeadReply
 from tests.bench.cli import MIB
 
-_FORKED = multiprocessing.get_context("fork")
+FORKED = multiprocessing.get_context("fork")
 
 
 class Farm(ABC):
     """The machines. ``count`` is of what the one or other kind of them counts, and is read from outside."""
 
     def __init__(self, names: Iterable[str], secret: str) -> None:
-        self.count = _FORKED.Value("q", 0)
+        self.count = FORKED.Value("q", 0)
         self._names = {poll_token(secret, name).encode(): name for name in names}
 
     @abstractmethod
@@ -31,7 +31,7 @@ class Farm(ABC):
     @contextmanager
     def running(self, listening: socket.socket) -> Iterator[int]:
         """Have the machines answer at a socket, which is closed behind them; the id is of their process."""
-        process = _FORKED.Process(target=lambda: uvloop.run(self._serve(listening)), daemon=True)
+        process = FORKED.Process(target=lambda: uvloop.run(self._serve(listening)), daemon=True)
         process.start()
         try:
             yield process.pid or 0

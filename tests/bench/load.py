@@ -26,7 +26,7 @@ from borgish.wire.link import PollRequest
 from tests.bench.apps import cpu_seconds
 from tests.bench.borglets import FACTS, InstantBorglet, machine_record
 from tests.bench.cli import LOOK_SECONDS, MIB, memory_bytes
-from tests.bench.farm import Farm
+from tests.bench.farm import FORKED, Farm
 from tests.bench.figure import Figure
 from tests.bench.past import kept
 from tests.bench.standing import Started, configure, master
@@ -50,6 +50,7 @@ class Load:
         self.folder, self.master = folder, master
         self._machines, self._machines_pid = machines, machines_pid
         self._tasks = self._jobs = 0
+        self.of_others = FORKED.Value("q", 0)  # tasks that other processes have submitted
 
     def figures(self, name: str, jobs: int, size: int) -> Iterator[Figure]:
         """Submit jobs; yield what they took once all is up."""
@@ -76,7 +77,7 @@ class Load:
             waits = [
                 ms for some in users.map(self._submit, self._clients, shares, [size] * USERS) for ms in some
             ]
-        self.master.until_heard(self._tasks, LOOK_SECONDS)
+        self._until_up()
         return waits
 
     def bring_up_slowly(self, jobs: int, every_seconds: float) -> None:
@@ -84,7 +85,7 @@ class Load:
         for name in self._named(jobs, 1):
             submit(self._clients[0], name, 1)
             time.sleep(every_seconds)
-        self.master.until_heard(self._tasks, LOOK_SECONDS)
+        self._until_up()
 
     def on_a_machine(self, name: str) -> Figure:
         """Return how many tasks each machine has that has some: what a change costs may follow from it."""
@@ -95,6 +96,11 @@ class Load:
     def master_rss(self, name: str) -> Figure:
         """Return what the master has in memory."""
         return Figure(f"{name}.master_rss", "MiB", [memory_bytes(self.master.pid)["Rss"] / MIB])
+
+    def _until_up(self) -> None:
+        """Wait until as many tasks are up as were submitted. The few that others submit while this waits may
+        be among them."""
+        self.master.until_heard(self._tasks + self.of_others.value, LOOK_SECONDS)
 
     def _cpu_seconds(self) -> tuple[float, float, float]:
         """Return the cpu of master, machines and users. The first two are children of this process."""

@@ -4,15 +4,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.bench import host, scale_at_rest
+from tests.bench import host, scale_at_rest, scale_beside
 from tests.bench.figure import Figure
 from tests.bench.load import LARGE, SMALL, loaded
 from tests.bench.sizes import Sizes
 
 
 def figures(sizes: Sizes) -> Iterator[Figure]:
-    """Yield what tasks cost on machines that fill, then what one more does among many at rest."""
+    """Yield what tasks cost on machines that fill, beside others who ask, and among many at rest."""
     yield from _filled(sizes)
+    yield from scale_beside.figures(sizes)
     yield from scale_at_rest.figures(sizes)
 
 
