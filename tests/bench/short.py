@@ -61,14 +61,18 @@ def figures(sizes: Sizes) -> Iterator[Figure]:
     yield from _figures("confined", sizes.short_tasks, confined, at_least(150.0))
 
 
+TASKS_TOLD_APART_MIN = 100
+TOO_FEW = "it is what remains of the cpu of all, which few tasks do not tell from its error on a busy host"
+
+
 def _figures(name: str, tasks: int, lived: list[Lived], goal: Goal, peer: str = "") -> Iterator[Figure]:
     yield Figure(f"short.{name}.{tasks}", "tasks/s", [tasks / one.seconds for one in lived], goal, peer)
     yield Figure(f"short.{name}.{tasks}.wall", "s", [one.seconds for one in lived])
     yield Figure(f"short.{name}.cpu.master", "ms cpu/task", [one.master_ms for one in lived])
     yield Figure(f"short.{name}.cpu.borglet", "ms cpu/task", [one.borglet_ms for one in lived])
     rest = [one.rest_ms for one in lived if one.rest_ms is not None]
-    absent = "" if rest else NO_CONTROL_GROUP
-    yield Figure(f"short.{name}.cpu.programs", "ms cpu/task", rest, absent=absent)
+    absent = NO_CONTROL_GROUP if not rest else TOO_FEW if tasks < TASKS_TOLD_APART_MIN else ""
+    yield Figure(f"short.{name}.cpu.programs", "ms cpu/task", [] if absent else rest, absent=absent)
 
 
 def _lived(real: RealCell, tasks: int, group: Path | None) -> Lived:
