@@ -28,7 +28,7 @@ from borgish.borglet.transitions import LIVE, Purpose, Stage
 from borgish.clock import Now
 from borgish.errors import Conflict
 from borgish.vocabulary import LEASE_END_SECONDS, Runtime
-from borgish.wire.changes import Changed, HeldAssignment, attempt_digest, whole_digest
+from borgish.wire.changes import Changed, Digests, HeldAssignment
 from borgish.wire.link import (
     UNKNOWN,
     Assignment,
@@ -104,8 +104,7 @@ class BorgletCore:
         self._timers: list[tuple[float, str]] = []  # a heap; one that is not in _wake_at is void
         self._wake_at: dict[str, float] = {}
         self._reports: dict[str, AttemptReport] = {}
-        self._digests: dict[str, int] = {}  # of these
-        self._digest = 0  # of them all
+        self._digests = Digests[str]()  # of these
         self._reports_changed = Changed[tuple[str, int]]()  # tasks and attempts
         self._reported_end: dict[str, int] = {}  # ended attempts: the report generation that has it
         self._renewed: dict[str, None] = {}  # attempts whose lease holds longer since the last step
@@ -337,7 +336,7 @@ class BorgletCore:
         """Return what changed since a report that the master has, or the whole."""
         changed = self._reports_changed.since(seen) if seen else None
         if changed is None:
-            return Report(self.facts, self.report(), self.conditions, digest=self._digest)
+            return Report(self.facts, self.report(), self.conditions, digest=self._digests.whole)
         keys = [(attempt_key(*each), each) for each in changed]
         return Report(
             self.facts,
@@ -345,7 +344,7 @@ class BorgletCore:
             self.conditions,
             base=seen,
             gone=tuple(each for key, each in keys if key not in self._reports),
-            digest=self._digest,
+            digest=self._digests.whole,
         )
 
     def ledger(self) -> tuple[Entry, ...]:
@@ -460,10 +459,9 @@ class BorgletCore:
             self.report_generation += 1
         self._changed = False
         self._reports.update(news)
+        self._digests.follow(news)
         self._note_changed(news.values())
         for key, report in news.items():
-            before, self._digests[key] = self._digests.get(key, 0), attempt_digest(report)
-            self._digest = whole_digest((self._digest, self._digests[key], -before))
             if report.ended:
                 self._reported_end.setdefault(key, self.report_generation)
         return tuple(news.values())
@@ -477,13 +475,13 @@ class BorgletCore:
         gone: list[Attempt] = []
         forgotten = [k for k in known if k not in self._held]
         for main in forgotten:
-            self._digest = whole_digest((self._digest, -self._digests.pop(main)))
             gone += self._groups.remove(main)
         for attempt in gone:
             self._forgetting[attempt.key] = True
             self._wake_at.pop(attempt.key, None)
         if forgotten:
             self.report_generation += 1
+            self._digests.follow({}, forgotten)
             self._note_changed([self._reports.pop(main) for main in forgotten])
             for main in forgotten:
                 del self._reported_end[main]

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import msgspec
 
 from borgish.spec.job import JobSpec
+from borgish.vocabulary import JobKind
 
 LATEST_MIN = 16
 LATEST_SHARE = 8
@@ -27,7 +28,12 @@ class Move(msgspec.Struct, frozen=True, gc=False):
     spec: JobSpec  # what it runs, or ran
     ports: tuple[int, ...] = ()
     devices: tuple[str, ...] = ()
-    alloc: int = -1
+    alloc: int = -1  # in which it is; -1: in none
+
+    @property
+    def concerns_allocs(self) -> bool:
+        """Whether it is an alloc, or in one."""
+        return self.alloc >= 0 or self.spec.kind is JobKind.ALLOC_SET
 
 
 class Moves:

@@ -40,7 +40,7 @@ from borgish.vocabulary import (
     split_task_name,
     task_name,
 )
-from borgish.wire.changes import Changed, attempt_digest, whole_digest
+from borgish.wire.changes import Changed, Digests
 from borgish.wire.link import (
     UNKNOWN,
     Assignment,
@@ -189,7 +189,6 @@ class _Rendered(NamedTuple):
 
     spec: AttemptSpec
     version: int
-    digest: int
 
 
 class Outgoing:
@@ -206,7 +205,7 @@ class Outgoing:
         self._cursor = Cursor()
         self._stop: tuple[StopOrder, ...] = ()
         self._secrets: tuple[SecretValue, ...] = ()
-        self._digest = 0
+        self._digests = Digests[_Place]()  # of what is to run
         self._takes_changes = False  # and not wholes only, or nothing is known of it
         self._changed = Changed[_Place]()
 
@@ -218,23 +217,20 @@ class Outgoing:
     def renew(self, observed: Observed, generation: int, now: Now) -> None:
         """Make the assignment of this generation from the cell as it is."""
         self._generation = generation
-        run, digests, changed = self._run, [self._digest], list[_Place]()
+        run, fresh, gone = self._run, dict[_Place, AttemptSpec](), list[_Place]()
         for place in self._moved():
             known, wanted = run.get(place), self._wanted(*place)
             if known is not None and (wanted is None or wanted[1].version != known.version):
                 del run[place]
                 self._with_secrets.discard(place)
-                digests.append(-known.digest)
-                changed.append(place)
+                gone.append(place)
             if wanted is not None and place not in run:
                 spec, version = attempt_spec(self._cell, *wanted), wanted[1].version
-                run[place] = _Rendered(spec, version, attempt_digest(spec))
+                run[place], fresh[place] = _Rendered(spec, version), spec
                 if spec.secret_env or spec.secret_files:
                     self._with_secrets.add(place)
-                digests.append(run[place].digest)
-                changed.append(place)
-        self._digest = whole_digest(digests)
-        self._changed.note(sorted(changed), generation)
+        self._digests.follow(fresh, gone)
+        self._changed.note(sorted({*fresh, *gone}), generation)
         self._stop = tuple(stop_orders(self._cell, observed, self._machine, now))
         self._secrets = tuple(self._values())
 
@@ -252,7 +248,7 @@ class Outgoing:
         return AssignmentChange(
             base,
             self._generation,
-            self._digest,
+            self._digests.whole,
             run=tuple(self._run[place].spec for place in changed if place in self._run),
             gone=tuple(
                 attempt_key(task_name(key, index), attempt)
@@ -267,7 +263,7 @@ class Outgoing:
         """Record which assignment the borglet has, and the digest of its ``run``; None: it takes wholes only,
         or nothing is known of it."""
         # A borglet of another release encodes other fields, so its digest of the same run is another one.
-        is_same = generation != self._generation or digest == self._digest
+        is_same = generation != self._generation or digest == self._digests.whole
         self._takes_changes = digest is not None and generation > 0 and is_same
         if self._takes_changes:
             self._changed.confirm(generation)
@@ -412,8 +408,7 @@ class Incoming:
         self.takes_changes = True
         self._machine = machine
         self._before: dict[SeenKey, AttemptReport] | None = None
-        self._digests: dict[SeenKey, int] = {}  # of these, where the borglet has digests
-        self._digest = 0  # of them all
+        self._digests = Digests[SeenKey]()  # of these, where the borglet has digests
         self._images: dict[str, str] | None = None
         self._confinement: dict[str, str] | None = None
 
@@ -467,27 +462,21 @@ class Incoming:
         )
 
     def _take_whole(self, report: Report, attempts: dict[SeenKey, AttemptReport]) -> None:
-        has_digests = report.digest is not None
-        digests = {key: attempt_digest(a) for key, a in attempts.items()} if has_digests else {}
-        self._before, self._digests = attempts, digests
-        self._digest = whole_digest(digests.values())
-        self.takes_changes = report.digest in (None, self._digest)
+        self._before, self._digests = attempts, Digests()
+        if report.digest is not None:
+            self._digests.follow(attempts)
+        self.takes_changes = report.digest in (None, self._digests.whole)
 
     def _follow(self, report: Report, attempts: dict[SeenKey, AttemptReport], gone: list[SeenKey]) -> None:
         """Follow what changed, at the cost of the change. Raises NotFollowed, with nothing followed."""
         if (before := self._before) is None:
             raise NotFollowed(f"{self._machine} told what changed since a report that is not known here")
-        digests, fresh = self._digests, {key: attempt_digest(a) for key, a in attempts.items()}
-        former = [digests[key] for key in {*gone, *(fresh.keys() & digests.keys())}]
-        digest = whole_digest((self._digest, *fresh.values(), -sum(former)))
         # This alone tells whether it was from what is known here that the borglet counted its changes.
-        if digest != report.digest:
+        if report.digest is None or not self._digests.follow(attempts, gone, report.digest):
             raise NotFollowed(f"{self._machine} told what changed, and it leads to another report")
         for key in gone:
-            del before[key], digests[key]
+            del before[key]
         before |= attempts
-        digests |= fresh
-        self._digest = digest
 
 
 def seen_attempt(report: AttemptReport) -> SeenAttempt:

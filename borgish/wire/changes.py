@@ -5,7 +5,7 @@ its attempts, whatever their order. It guards against what went wrong unnoticed;
 tokens and certificates.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from hashlib import blake2b
 from typing import Generic, TypeVar
 
@@ -20,14 +20,37 @@ _encode = msgspec.json.Encoder().encode
 _Key = TypeVar("_Key")
 
 
-def attempt_digest(attempt: AttemptSpec | AttemptReport) -> int:
+def _digest_of(attempt: AttemptSpec | AttemptReport) -> int:
     """Return the digest of one attempt. Of releases that know other fields it differs, as it should."""
     return int.from_bytes(blake2b(_encode(attempt), digest_size=8).digest()) >> (64 - _BITS)
 
 
-def whole_digest(digests: Iterable[int]) -> int:
-    """Return the digest of a whole assignment or report, of those of its attempts."""
-    return sum(digests) % (1 << _BITS)
+class Digests(Generic[_Key]):
+    """The digests of all attempts of an assignment or a report, and ``whole``, that of them all."""
+
+    def __init__(self) -> None:
+        self._of: dict[_Key, int] = {}
+        self.whole = 0
+
+    def follow(
+        self,
+        fresh: Mapping[_Key, AttemptSpec | AttemptReport],
+        gone: Collection[_Key] = (),
+        expected: int | None = None,
+    ) -> bool:
+        """Follow a change, at its cost: ``fresh`` came or changed, and ``gone`` are no more, if they were
+        known. Where it leads to another digest than ``expected`` nothing is followed; return whether it was.
+        """
+        digests = {key: _digest_of(attempt) for key, attempt in fresh.items()}
+        former = sum(self._of[key] for key in {*gone, *fresh} if key in self._of)
+        whole = (self.whole + sum(digests.values()) - former) % (1 << _BITS)
+        if expected is not None and whole != expected:
+            return False
+        for key in gone:
+            self._of.pop(key, None)
+        self._of |= digests
+        self.whole = whole
+        return True
 
 
 class Changed(Generic[_Key]):
@@ -65,8 +88,9 @@ class HeldAssignment:
         self.generation = assignment.generation
         self._stop, self._secrets = assignment.stop, assignment.secrets
         self._run = {spec.key: spec for spec in assignment.run}
-        self._digests = {key: attempt_digest(spec) for key, spec in self._run.items()}
-        self.digest: int | None = whole_digest(self._digests.values())
+        self._digests = Digests[str]()
+        self._digests.follow(self._run)
+        self.digest: int | None = self._digests.whole
 
     def __contains__(self, key: str) -> bool:
         """Return whether its ``run`` names the attempt."""
@@ -82,17 +106,12 @@ class HeldAssignment:
         if self.digest is None or not change.base <= self.generation < change.generation:
             return False
         fresh = {spec.key: spec for spec in change.run}
-        digests = {key: attempt_digest(spec) for key, spec in fresh.items()}
-        leaving = [key for key in change.gone if key in self._run]
-        before = [self._digests[key] for key in (*leaving, *(fresh.keys() & self._digests.keys()))]
-        digest = whole_digest((self.digest, *digests.values(), -sum(before)))
-        if digest != change.digest:
+        if not self._digests.follow(fresh, change.gone, change.digest):
             self.digest = None
             return False
-        for key in leaving:
-            del self._run[key], self._digests[key]
+        for key in change.gone:
+            self._run.pop(key, None)
         self._run |= fresh
-        self._digests |= digests
-        self.generation, self.digest = change.generation, digest
+        self.generation, self.digest = change.generation, change.digest
         self._stop, self._secrets = change.stop, change.secrets
         return True

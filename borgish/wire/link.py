@@ -151,7 +151,7 @@ class AssignmentChange(msgspec.Struct, frozen=True, omit_defaults=True):
 
     ``run`` and ``gone`` name all that changed since ``base``, as it is now, so it does not matter which of
     the changes between got lost. ``stop`` and ``secrets`` are whole. ``digest`` is that of the whole ``run``
-    that it leads to (``changes.whole_digest``): where another comes out, the borglet asks for the whole.
+    that it leads to (``changes.Digests``): where another comes out, the borglet asks for the whole.
     """
 
     base: int
@@ -314,7 +314,7 @@ class Report(msgspec.Struct, frozen=True, omit_defaults=True):
 
     ``attempts`` and ``gone`` then name all that changed since ``base``, as it is now, so it does not matter
     which of the reports between got lost. ``facts`` and ``conditions`` are whole. ``digest`` is that of all
-    attempts (``changes.whole_digest``): where another comes out, the master asks for the whole.
+    attempts (``changes.Digests``): where another comes out, the master asks for the whole.
     """
 
     facts: Facts

@@ -2,7 +2,6 @@
 answer than the kernel does: what they take is not there for the master that is measured beside them."""
 
 import asyncio
-import multiprocessing
 import socket
 import ssl
 import time
@@ -21,13 +20,13 @@ from borgish.tls.files import AUTHORITY_FILE
 from borgish.tls.folder import read_authority
 from borgish.wire.link import HeadReply, PollReply, Report
 from tests.bench.borglets import BOOT, FACTS
+from tests.bench.farm import FORKED
 
 BACKLOG = 4096
 STEP_SECONDS = 0.01
 STEPS = 6_000
 """Of the counts of intervals; what is longer than a minute counts as one."""
 
-_FORKED = multiprocessing.get_context("fork")
 _encode = msgspec.json.Encoder().encode
 
 
@@ -52,8 +51,8 @@ class IdleMachines:
         self._context = context
         self._listening = socket.create_server(("", 0), backlog=BACKLOG)
         self.port: int = self._listening.getsockname()[1]
-        self.count, self.known = _FORKED.Value("q", 0), _FORKED.Value("q", 0)
-        self._intervals = _FORKED.Array("q", STEPS, lock=False)  # between two polls, by ``STEP_SECONDS``
+        self.count, self.known = FORKED.Value("q", 0), FORKED.Value("q", 0)
+        self._intervals = FORKED.Array("q", STEPS, lock=False)  # between two polls, by ``STEP_SECONDS``
         self.machines = {host: Idle(name, self) for name, host in self.hosts.items()}
 
     def polled(self, since: float, now: float) -> None:
@@ -79,7 +78,7 @@ class IdleMachines:
     @contextmanager
     def running(self) -> Iterator[None]:
         """Have the machines answer; their socket is closed behind them."""
-        process = _FORKED.Process(target=lambda: uvloop.run(self._serve()), daemon=True)
+        process = FORKED.Process(target=lambda: uvloop.run(self._serve()), daemon=True)
         process.start()
         try:
             yield

@@ -2,7 +2,6 @@
 ``polls``. Each asks as its borglet does: it waits as long for an answer, and as long between two tries."""
 
 import asyncio
-import multiprocessing
 import random
 import ssl
 import time
@@ -29,6 +28,7 @@ from borgish.wire.api import Accepted, JobList
 from borgish.wire.api_access import InvitationRequest
 from borgish.wire.link import JoinRequest
 from tests.bench.borglets import BOOT, FACTS
+from tests.bench.farm import FORKED
 from tests.bench.idle import IdleMachines
 
 LOOK_SECONDS = 0.1
@@ -36,7 +36,6 @@ BACK_SECONDS_MAX = 300.0
 AT_ONCE = 32
 """So many join a new cell at a time."""
 
-_FORKED = multiprocessing.get_context("fork")
 _encode = msgspec.json.Encoder().encode
 
 
@@ -96,9 +95,9 @@ class Joining(NamedTuple):
     ) -> Iterator["Synchronized[int]"]:
         """Have them ask, in a process of its own, ``at_once`` at a time (0: all); each begins at some moment
         ``within_seconds``. Gives how many were let in so far."""
-        joined = _FORKED.Value("q", 0)
+        joined = FORKED.Value("q", 0)
         crowd = _Crowd(self, joined, at_once, within_seconds)
-        process = _FORKED.Process(target=lambda: uvloop.run(crowd.ask(requests)), daemon=True)
+        process = FORKED.Process(target=lambda: uvloop.run(crowd.ask(requests)), daemon=True)
         process.start()
         try:
             yield joined

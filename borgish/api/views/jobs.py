@@ -7,7 +7,7 @@ import msgspec
 
 from borgish.api.views.confined import not_held_on
 from borgish.api.views.rollouts import last_rollout_view, rollout_line, rollout_view, running_versions
-from borgish.api.views.tally import is_up
+from borgish.api.views.tally import task_is_up
 from borgish.api.views.tasks import phase_of, seen_attempt
 from borgish.bands import Bands
 from borgish.cell.max_failures import too_many_failed
@@ -150,10 +150,8 @@ def count_not_up(observed: Observed, job: Job) -> Counter[Phase]:
 def tasks_not_up(observed: Observed, job: Job) -> Iterator[Task]:
     """Yield the running tasks of a job that are not (yet) up; none where nobody knows."""
     for task in job.tasks if observed.known else ():
-        if task.state is State.RUNNING:
-            seen = seen_attempt(observed, task_name(job.key, task.index), task)
-            if not is_up(job, phase_of(job, task, seen)):
-                yield task
+        if task.state is State.RUNNING and not task_is_up(observed, job, task):
+            yield task
 
 
 def _reason(cell: Cell, observed: Observed, job: Job, refusals: Sequence[RefusalView], up: int | None) -> str:

@@ -5,12 +5,13 @@ Whoever keeps a tally tells it what changed. One that nobody tells must not outl
 
 from collections.abc import Iterable, Mapping
 
+from borgish.api.views.tasks import phase_of, seen_attempt
 from borgish.cell.model import Cell, Job, Task
 from borgish.cell.moves import Cursor
 from borgish.cell.observed import Observed
 from borgish.cell.touched import Touched
 from borgish.resources import Resources
-from borgish.vocabulary import JobKind, Phase, State, task_name
+from borgish.vocabulary import Phase, State, task_name
 
 
 class Committed:
@@ -108,17 +109,10 @@ class Tally:
 
 
 def task_is_up(observed: Observed, job: Job, task: Task) -> bool:
-    """Return whether a task does its work. An alloc does without a word from its machine."""
+    """Return whether a task runs and does its work: healthy, or up where nothing probes it."""
     if task.state is not State.RUNNING:
         return False
-    if job.spec.kind is JobKind.ALLOC_SET:
-        return True
-    seen = observed.attempt(task.machine, task_name(job.key, task.index), task.attempt)
-    return seen is not None and seen.ended is None and is_up(job, seen.phase)
-
-
-def is_up(job: Job, phase: Phase | None) -> bool:
-    """Return whether a running task does its work: healthy, or running where nothing probes it."""
+    phase = phase_of(job, task, seen_attempt(observed, task_name(job.key, task.index), task))
     return phase is Phase.HEALTHY or (phase is Phase.UP and job.spec.health is None)
 
 

@@ -14,7 +14,7 @@ from typing import TypeVar
 import msgspec
 import numpy as np
 
-from borgish.cell.allocs import alloc_name, inside, is_reserved, priority_of
+from borgish.cell.allocs import alloc_name, inside, is_alloc_set, is_reserved, priority_of
 from borgish.cell.commands import SeenAttempt
 from borgish.cell.model import Cell, Job, Task
 from borgish.cell.moves import Cursor, Move
@@ -22,7 +22,7 @@ from borgish.cell.observed import Observed, leaving_attempts
 from borgish.resources import DEVICE_MILLIS, Resources
 from borgish.scheduler.arrays import BoolArray, FloatArray, IntArray, Rows, copied, widened
 from borgish.spec.job import JobSpec
-from borgish.vocabulary import Band, JobKind, task_name
+from borgish.vocabulary import Band, task_name
 
 CPU, RAM, DISK, PORTS = range(4)
 """The kinds of resource every machine has; named resources and devices are numbered from ``KINDS`` on."""
@@ -96,7 +96,7 @@ class PlacedUsage:
     def count(self, cell: Cell, machine: str, kinds: Kinds) -> MachineUsage:
         """Return it, to be added to."""
         moves, kept = self._cursor.news(cell.moves.get(machine)), self._kept
-        if kept is None or moves is None or any(move.alloc >= 0 or _is_alloc(move.spec) for move in moves):
+        if kept is None or moves is None or any(move.concerns_allocs for move in moves):
             return self._count_all(cell, machine, kinds)
         for move in moves:
             if move.tasks:
@@ -113,7 +113,7 @@ class PlacedUsage:
                 self._ports[port] = self._ports.get(port, 0) + 1
             if task.alloc < 0:
                 _count_task(usage, cell, job, task, kinds)
-                has_allocs = has_allocs or _is_alloc(job.spec)
+                has_allocs = has_allocs or is_alloc_set(job)
             else:
                 usage.jobs[key] = usage.jobs.get(key, 0) + 1
                 has_allocs = True
@@ -131,10 +131,6 @@ class PlacedUsage:
             _add(held, PORTS, times * len(move.ports))
         for device, millis in device_shares(move.devices, needs.devices):
             _add(usage.devices, device, times * millis)
-
-
-def _is_alloc(spec: JobSpec) -> bool:
-    return spec.kind is JobKind.ALLOC_SET
 
 
 def _add(counts: dict[_Name, int], name: _Name, more: int) -> None:
@@ -217,8 +213,7 @@ def _count_task(
     usage.jobs[job.key] = usage.jobs.get(job.key, 0) + 1
     spec = job.spec_of(task)
     if priority is None:
-        is_alloc = job.spec.kind is JobKind.ALLOC_SET
-        priority = priority_of(cell, job, task.index) if is_alloc else spec.priority
+        priority = priority_of(cell, job, task.index) if is_alloc_set(job) else spec.priority
     held = _count_needs(usage, spec, task.index, kinds, priority)
     if task.ports:
         held[PORTS] = held.get(PORTS, 0) + len(task.ports)

@@ -487,10 +487,10 @@ async def test_an_unforeseen_fault_in_a_quiet_answer_ends_no_poller(
     heard = bench.inbox.heard
 
     def broken(machine: str, mono: float) -> None:
-        bench.inbox.heard = heard  # type: ignore[method-assign]
+        monkeypatch.setattr(bench.inbox, "heard", heard)
         raise RuntimeError("a fault")
 
-    bench.inbox.heard = broken  # type: ignore[method-assign]
+    monkeypatch.setattr(bench.inbox, "heard", broken)
     await bench.until(lambda: len(bench.inbox.reports) == 2)
     await bench.link.close()
     assert "a fault" in bench.inbox.misses[0].trouble

@@ -96,8 +96,7 @@ async def test_shims_that_wait_end_with_their_borglet_and_those_that_carry_after
     assert lives(busy)
     async with machine.opened() as later:
         (machine.run_folder(spec.key).path / "work/go").touch()
-        await later.until(lambda: later.runtime.look(spec.key).exit is not None)  # type: ignore[union-attr]
-        assert later.runtime.look(spec.key).exit.code == 4  # type: ignore[union-attr]
+        assert (await later.end_of(spec.key)).code == 4
         wait_until(lambda: not lives(busy))
 
 

@@ -18,7 +18,7 @@ from borgish.reconcilers.settings import ReconcileSettings
 from borgish.scheduler.fleet.usage import Kinds, PlacedUsage
 from borgish.spec.job import JobSpec, Update
 from borgish.vocabulary import Ending, JobKind
-from borgish.wire.changes import attempt_digest, whole_digest
+from borgish.wire.changes import Digests
 from tests.profiles import examples
 from tests.property.cell.test_random_lives import commands, machine, report, reports, specs
 
@@ -75,7 +75,9 @@ class Follower:
             (each.key, each.labels) for each in anew.run
         ]
         assert made.stop == anew.stop
-        self.outgoing.confirm(self.generation, whole_digest(map(attempt_digest, made.run)))
+        digests = Digests[str]()
+        digests.follow({each.key: each for each in made.run})
+        self.outgoing.confirm(self.generation, digests.whole)
         assert self.outgoing.change_since(self.generation) is not None  # the digest is that of the whole
 
         seen = observed.machines[self.name]
