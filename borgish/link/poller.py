@@ -192,11 +192,10 @@ class Poller:
                 if is_news:
                     self._on_fenced(fenced)
                 await self._pause()
-            except NotFollowed as error:
-                log.warning("%s; it is asked for the whole", error.message)
-                self._conversation.lose()
-            except StoreFull:
+            except (NotFollowed, StoreFull) as error:
                 # It was heard and is not missed. Not acknowledged, it reports the whole again until it is.
+                if isinstance(error, NotFollowed):
+                    log.warning("%s; it is asked for the whole", error.message)
                 self.trouble, self.is_opening = "", False
                 self._conversation.lose()
                 await self._pause()
@@ -327,7 +326,7 @@ class Poller:
         if poll.answer is None:
             try:
                 poll.answer = self._answer_of(poll)
-            except Exception as error:
+            except Exception as error:  # whatever it is, for whoever reads this answer again
                 poll.failure = error
                 raise
         return poll.answer

@@ -206,6 +206,53 @@ async def test_a_report_for_which_there_is_no_room_comes_again_until_there_is(
     assert [attempt.task for attempt in bench.inbox.reports[-1].changed] == ["a/b/0"]
 
 
+async def test_a_change_that_leads_elsewhere_is_answered_by_asking_for_the_whole(
+    bench: Bench, borglet: FakeBorglet, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(poller, "RETRY_SECONDS", 0.01)
+    await bench.until(lambda: any(r.seen for r in borglet.requests))
+
+    async def elsewhere(request: PollRequest) -> bytes:
+        borglet.answer = borglet.poll
+        report = Report(FACTS, (UP,), base=request.seen, digest=1)
+        return http(200, msgspec.json.encode(PollReply("m1", "b", "i", borglet.generation, 2, report)))
+
+    borglet.answer = elsewhere
+    borglet.change(UP)
+    bench.link.renew(["m1"])
+    await bench.until(lambda: borglet.requests[-1].seen == borglet.report_generation)
+    assert "leads to another report; it is asked for the whole" in caplog.text
+    assert bench.inbox.reports[-1].whole
+    assert [attempt.task for attempt in bench.inbox.reports[-1].changed] == ["a/b/0"]
+    assert bench.inbox.misses == []
+    assert bench.link.trouble("m1") == ""
+
+
+async def test_who_answers_with_changes_only_is_asked_after_a_pause_each_time(
+    borglet: FakeBorglet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(poller, "RETRY_SECONDS", 0.01)
+    pauses, pause = 0, poller.Poller._pause
+
+    async def counted(self: poller.Poller) -> None:
+        nonlocal pauses
+        pauses += 1
+        await pause(self)
+
+    async def changes(_request: PollRequest) -> bytes:
+        report = Report(FACTS, (UP,), base=7, digest=1)
+        return http(200, msgspec.json.encode(PollReply("m1", "b", "i", 0, 9, report)))
+
+    monkeypatch.setattr(poller.Poller, "_pause", counted)
+    borglet.answer = changes
+    bench = Bench(borglet)
+    bench.link.sync(["m1"])
+    await bench.until(lambda: len(borglet.requests) >= 5)
+    await bench.link.close()
+    assert pauses >= 4
+    assert bench.inbox.reports == []
+
+
 async def test_whose_time_is_over_sends_nothing_more(bench: Bench, borglet: FakeBorglet) -> None:
     await bench.until(lambda: any(r.seen for r in borglet.requests))
     bench.is_over, sent = True, len(borglet.requests)
