@@ -6,7 +6,7 @@ from tempfile import TemporaryDirectory
 
 from tests.bench import host, scale_at_rest, scale_beside
 from tests.bench.figure import Figure
-from tests.bench.load import LARGE, SMALL, loaded
+from tests.bench.load import LARGE, SMALL, loaded, of
 from tests.bench.sizes import Sizes
 
 
@@ -21,9 +21,9 @@ def _filled(sizes: Sizes) -> Iterator[Figure]:
     """Yield what a task costs in large jobs, then in small ones on the machines that the large ones fill."""
     for machines in sizes.scale_machines:
         with TemporaryDirectory(prefix="borgish-bench-") as place, loaded(Path(place), machines) as load:
-            name, large = f"scale.{machines}", min(LARGE, sizes.scale_tasks)
-            at_rest = sizes.scale_tasks // machines
-            yield from load.figures(f"{name}.of_{large}", sizes.scale_tasks // large, large)
-            yield from load.figures(f"{name}.{at_rest}_each.of_{SMALL}", sizes.scale_jobs, SMALL)
-            yield load.master_rss(name)
+            name, tasks = f"scale.{machines}", sizes.scale_tasks
+            large, small = of(LARGE, tasks), of(SMALL, SMALL * sizes.scale_jobs)
+            yield from load.measured(large).figures(f"{name}.of_{large[0].tasks}")
+            name_full = f"{name}.{tasks // machines}_each"
+            yield from load.measured(small).figures(f"{name_full}.of_{SMALL}")
             yield from host.figures(name)

@@ -12,13 +12,13 @@ from tempfile import TemporaryDirectory
 from tests.bench import host
 from tests.bench.apps import cpu_seconds
 from tests.bench.figure import Figure
-from tests.bench.load import LARGE, Load, loaded
+from tests.bench.load import LARGE, Asked, Load, loaded, of
 from tests.bench.sizes import Sizes
 
 CHANGES = 20
 """Jobs of one task, of each sample."""
 CHANGE_EVERY_SECONDS = 0.05
-"""Between an answer and the next job, so that a turn has one of them."""
+"""From one such job to the next, so that a turn has one of them."""
 
 
 def figures(sizes: Sizes) -> Iterator[Figure]:
@@ -28,8 +28,7 @@ def figures(sizes: Sizes) -> Iterator[Figure]:
     with TemporaryDirectory(prefix="borgish-bench-") as place, loaded(Path(place), machines) as load:
         there = 0
         for tasks in sizes.scale_at_rest:
-            size = min(LARGE, tasks - there)
-            load.bring_up((tasks - there) // size, size)
+            load.bring_up(of(LARGE, tasks - there))
             there = tasks
             name = f"scale.{machines}.{tasks}_at_rest"
             time.sleep(sizes.scale_rest_seconds)  # what follows from the beginning is over
@@ -42,7 +41,7 @@ def figures(sizes: Sizes) -> Iterator[Figure]:
             ratios = [each / fewest.value for each in changes]
             yield Figure(f"{name}.job_of_1.ratio", "x", ratios, peer=f"1: {fewest.name}")
             yield load.on_a_machine(name)
-            yield load.master_rss(name)
+            yield Figure(f"{name}.master_rss", "MiB", [load.master_rss()])
             yield from host.figures(name)
 
 
@@ -56,6 +55,6 @@ def _change(load: Load, rest: float) -> float:
     """Submit some jobs, one after the other; return the milliseconds of the master's cpu for each until all
     are up, without what it takes at rest: ``rest`` seconds in a second."""
     before, began = cpu_seconds(load.master.pid), time.perf_counter()
-    load.bring_up_slowly(CHANGES, CHANGE_EVERY_SECONDS)
+    load.bring_up([Asked(1, due_seconds=number * CHANGE_EVERY_SECONDS) for number in range(CHANGES)])
     taken = cpu_seconds(load.master.pid) - before - rest * (time.perf_counter() - began)
     return 1000 * taken / CHANGES

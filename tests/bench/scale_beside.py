@@ -17,7 +17,7 @@ from borgish.wire.api import HealthView, StatusView
 from tests.bench import host
 from tests.bench.farm import FORKED
 from tests.bench.figure import Figure
-from tests.bench.load import LARGE, SMALL, Load, loaded, submit
+from tests.bench.load import LARGE, OTHER, SMALL, Asked, Load, loaded, of, spread, submit
 from tests.bench.sizes import Sizes
 
 ASK_SECONDS = 0.05
@@ -31,12 +31,11 @@ def figures(sizes: Sizes) -> Iterator[Figure]:
         for size in (min(SMALL, tasks // 2), min(LARGE, tasks)):
             name = f"scale.{machines}.{tasks}_asked.of_{size}"
             with _asked(load, name) as waits:
-                yield from load.figures(name, tasks // size, size)
+                taken = load.measured(of(size, tasks))
+            yield from taken.figures(name)
             for what, each in waits.items():
-                yield Figure(f"{name}.{what}_p50", "ms", each)
-                yield Figure(f"{name}.{what}_p99", "ms", each, quantile=0.99)
+                yield from spread(f"{name}.{what}", each)
             yield load.on_a_machine(name)
-            yield load.master_rss(name)
             yield from host.figures(name)
 
 
@@ -48,9 +47,8 @@ def _status(_load: Load, client: Client, _name: str) -> None:
     client.get("/v1/status", None, StatusView)
 
 
-def _job_of_1(load: Load, client: Client, name: str) -> None:
-    submit(client, name, 1)
-    load.of_others.value += 1
+def _job_of_1(_load: Load, client: Client, name: str) -> None:
+    submit(client, name, Asked(1), OTHER)
 
 
 Request = Callable[[Load, Client, str], None]
