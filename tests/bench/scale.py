@@ -26,4 +26,5 @@ def _filled(sizes: Sizes) -> Iterator[Figure]:
             yield from load.measured(large).figures(f"{name}.of_{large[0].tasks}")
             name_full = f"{name}.{tasks // machines}_each"
             yield from load.measured(small).figures(f"{name_full}.of_{SMALL}")
+            yield from load.measured(of(1, sizes.scale_jobs_of_1)).figures(f"{name_full}.of_1")
             yield from host.figures(name)
