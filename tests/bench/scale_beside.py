@@ -1,7 +1,8 @@
-"""Many small jobs on empty machines, then as many tasks in large ones, while others ask: a part of ``scale``.
+"""How long others wait while many tasks are submitted: a part of ``scale``.
 
-Those who ask are a process each, so that they wait for the master and not for those who submit. One of them
-submits, too: its jobs of one task are not among the figures of those who submit many.
+First jobs come as fast as they can be taken in; then at a share of that, and last as jobs that are as large
+as they may be. Those who ask meanwhile are a process each, so that they wait for the master and not for those
+who submit.
 """
 
 import time
@@ -13,57 +14,86 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from borgish.client import Client
-from borgish.wire.api import HealthView, StatusView
+from borgish.vocabulary import TASKS_PER_JOB_MAX
+from borgish.wire.api import HealthView, JobList, StatusView
 from tests.bench import host
 from tests.bench.farm import FORKED
 from tests.bench.figure import Figure
-from tests.bench.load import LARGE, OTHER, SMALL, Asked, Load, loaded, of, spread, submit
+from tests.bench.load import OTHER, SMALL, Asked, Load, loaded, of, spread, submit
 from tests.bench.sizes import Sizes
 
 ASK_SECONDS = 0.05
 """Between an answer and the next request of the same kind."""
+SHARE = 0.8
+"""Of the most that was measured, so that nothing piles up."""
+LISTED = 100
+"""Jobs of a list."""
 
 
 def figures(sizes: Sizes) -> Iterator[Figure]:
-    """Yield what many small jobs cost, as many tasks in large ones, and how long others wait meanwhile."""
-    machines, tasks = sizes.cell_machines, sizes.cell_tasks
+    """Yield the most, then what others wait for at rest, beside a share of it, and beside large jobs."""
+    machines, small = sizes.cell_machines, of(SMALL, SMALL * sizes.scale_jobs)
     with TemporaryDirectory(prefix="borgish-bench-") as place, loaded(Path(place), machines) as load:
-        for size in (min(SMALL, tasks // 2), min(LARGE, tasks)):
-            name = f"scale.{machines}.{tasks}_asked.of_{size}"
-            with _asked(load, name) as waits:
-                taken = load.measured(of(size, tasks))
-            yield from taken.figures(name)
-            for what, each in waits.items():
-                yield from spread(f"{name}.{what}", each)
-            yield load.on_a_machine(name)
-            yield from host.figures(name)
+        name = f"scale.{machines}.asked"
+        most = load.measured(small)
+        yield from most.figures(f"{name}.most_of_{SMALL}")
+        with _asked(load) as waits:
+            time.sleep(sizes.scale_rest_seconds)
+        yield from _waits(f"{name}.at_rest", waits)
+        every_seconds = SMALL / (SHARE * most.rate)
+        paced = [job._replace(due_seconds=number * every_seconds) for number, job in enumerate(2 * small)]
+        largest = of(TASKS_PER_JOB_MAX, sizes.cell_tasks)
+        for what, jobs in ((f"paced_of_{SMALL}", paced), (f"of_{largest[0].tasks}", largest)):
+            with _asked(load) as waits:
+                taken = load.measured(jobs)
+            yield from taken.figures(f"{name}.{what}")
+            yield from _waits(f"{name}.{what}", waits)
+        yield load.on_a_machine(name)
+        yield from host.figures(name)
 
 
-def _health(_load: Load, client: Client, _name: str) -> None:
+def _waits(name: str, waits: dict[str, list[float]]) -> Iterator[Figure]:
+    for what, each in waits.items():
+        yield from spread(f"{name}.others.{what}", each)
+
+
+# Those who ask
+
+
+def _health(client: Client, _number: int) -> None:
     client.get("/v1/health", None, HealthView)
 
 
-def _status(_load: Load, client: Client, _name: str) -> None:
+def _status(client: Client, _number: int) -> None:
     client.get("/v1/status", None, StatusView)
 
 
-def _job_of_1(_load: Load, client: Client, name: str) -> None:
-    submit(client, name, Asked(1), OTHER)
+def _job_list(client: Client, _number: int) -> None:
+    client.get("/v1/jobs", {"limit": LISTED}, JobList)
 
 
-Request = Callable[[Load, Client, str], None]
-_REQUESTS: dict[str, Request] = {"health": _health, "status": _status, "job_of_1": _job_of_1}
+def _job_of_1(client: Client, number: int) -> None:
+    submit(client, f"job-{number}", Asked(1), OTHER)
+
+
+Request = Callable[[Client, int], None]
+"""Asks once. The number is of this request alone."""
+_REQUESTS: dict[str, Request] = {
+    "health": _health,
+    "status": _status,
+    "job_list": _job_list,
+    "job_of_1": _job_of_1,
+}
 
 
 @contextmanager
-def _asked(load: Load, name: str) -> Iterator[dict[str, list[float]]]:
+def _asked(load: Load) -> Iterator[dict[str, list[float]]]:
     """Have others ask; what they were made to wait, in milliseconds, is there once this is over."""
     over, waits = FORKED.Event(), dict[str, list[float]]()
-    prefix = name.replace(".", "-").replace("_", "-")
     asking = {}
     for what, request in _REQUESTS.items():
         here, there = FORKED.Pipe(duplex=False)
-        process = FORKED.Process(target=_ask, args=(load, prefix, request, over, there), daemon=True)
+        process = FORKED.Process(target=_ask, args=(load.folder, request, over, there), daemon=True)
         process.start()
         there.close()  # so that the end of that process is the end of what it says
         asking[what] = process, here
@@ -79,11 +109,11 @@ def _asked(load: Load, name: str) -> Iterator[dict[str, list[float]]]:
             here.close()
 
 
-def _ask(load: Load, prefix: str, request: Request, over: Event, found: Connection) -> None:
-    """Ask until it is over, at least once; send the milliseconds of each answer."""
-    client, waits = Client.find(load.folder), list[float]()
+def _ask(folder: Path, request: Request, over: Event, found: Connection) -> None:
+    """Ask again and again, once at least, until it is over."""
+    client, waits = Client.find(folder), list[float]()
     while not (waits and over.wait(ASK_SECONDS)):
         began = time.perf_counter()
-        request(load, client, f"{prefix}-{len(waits)}")
+        request(client, time.monotonic_ns())
         waits.append(1000 * (time.perf_counter() - began))
     found.send(waits)
