@@ -30,7 +30,7 @@ GROUPS = {
     "change": "updates and drains: decisions, time, and failed requests",
     "apps": "an application of many jobs; jobs that wait, and crons: cost at rest, and how late they begin",
     "doors": "what TLS, confinement and wrong tokens cost",
-    "scale": "small jobs over real HTTP and real polls; others who ask meanwhile; a job among many at rest",
+    "scale": "small jobs over real HTTP and polls, beside others who ask or watch, and among many at rest",
     "polls": "machines at rest: the master's cpu for polls; and for letting thousands in",
     "failover": "kill -9 of the leader: how soon a standby commits a write",
 }

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from functools import cache
 from itertools import groupby
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -110,9 +111,27 @@ def _batches() -> tuple[Batch, ...]:
             for _ in range(40_000)
         ]
         return tuple((cpu, ram, count) for (cpu, ram, _), count in drawn)
+    return tuple((batch.vcpu, batch.ram_gib, batch.vms) for batch in trace_batches())
+
+
+class TraceBatch(NamedTuple):
+    """What one tenant asked for at one time in the trace, of one flavour."""
+
+    start_seconds: int
+    vcpu: float
+    ram_gib: float
+    vms: int
+
+
+def trace_batches() -> Iterator[TraceBatch]:
+    """Yield what came together in the Azure trace, in its order. The trace must be there."""
     with gzip.open(AZURE_FILE, "rt", newline="") as file:
-        rows = ((row["batch"], float(row["vcpu"]), float(row["mem_gb"])) for row in csv.DictReader(file))
-        return tuple((cpu, ram, len(list(same))) for (_, cpu, ram), same in groupby(rows))
+        rows = (
+            (row["batch"], int(row["start_s"]), float(row["vcpu"]), float(row["mem_gb"]))
+            for row in csv.DictReader(file)
+        )
+        for (_, start, vcpu, ram), same in groupby(rows):
+            yield TraceBatch(start, vcpu, ram, len(list(same)))
 
 
 class Workload:

@@ -4,17 +4,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.bench import host, scale_at_rest, scale_beside, scale_watched
+from tests.bench import host, scale_arrivals, scale_at_rest, scale_beside, scale_watched
 from tests.bench.figure import Figure
 from tests.bench.load import LARGE, SMALL, loaded, of
 from tests.bench.sizes import Sizes
 
 
 def figures(sizes: Sizes) -> Iterator[Figure]:
-    """Yield what tasks cost on machines that fill, beside others who ask or watch, and among many at rest."""
+    """Yield what tasks cost on machines that fill, beside others who ask or watch, as a trace has them, and
+    among many at rest."""
     yield from _filled(sizes)
     yield from scale_beside.figures(sizes)
     yield from scale_watched.figures(sizes)
+    yield from scale_arrivals.figures(sizes)
     yield from scale_at_rest.figures(sizes)
 
 
