@@ -15,8 +15,6 @@ from tests.bench.figure import Figure
 from tests.bench.load import LARGE, Asked, Load, loaded, of
 from tests.bench.sizes import Sizes
 
-CHANGES = 20
-"""Jobs of one task, of each sample."""
 CHANGE_EVERY_SECONDS = 0.05
 """From one such job to the next, so that a turn has one of them."""
 
@@ -34,7 +32,7 @@ def figures(sizes: Sizes) -> Iterator[Figure]:
             time.sleep(sizes.scale_rest_seconds)  # what follows from the beginning is over
             rest = _cpu_a_second(load, sizes.scale_rest_seconds)
             yield Figure(f"{name}.master_cpu", "ms/s", [1000 * rest])
-            changes = [_change(load, rest) for _ in range(sizes.rounds)]
+            changes = [_change(load, rest, sizes.scale_changes) for _ in range(sizes.rounds)]
             change = Figure(f"{name}.job_of_1.master_cpu", "ms a job", changes)
             yield change
             fewest = fewest or change
@@ -51,10 +49,10 @@ def _cpu_a_second(load: Load, seconds: float) -> float:
     return (cpu_seconds(load.master.pid) - before) / (time.perf_counter() - began)
 
 
-def _change(load: Load, rest: float) -> float:
-    """Submit some jobs, one after the other; return the milliseconds of the master's cpu for each until all
-    are up, without what it takes at rest: ``rest`` seconds in a second."""
+def _change(load: Load, rest: float, jobs: int) -> float:
+    """Submit jobs of one task, one after the other; return the milliseconds of the master's cpu for each
+    until all are up, without what it takes at rest: ``rest`` seconds in a second."""
     before, began = cpu_seconds(load.master.pid), time.perf_counter()
-    load.bring_up([Asked(1, due_seconds=number * CHANGE_EVERY_SECONDS) for number in range(CHANGES)])
+    load.bring_up([Asked(1, due_seconds=number * CHANGE_EVERY_SECONDS) for number in range(jobs)])
     taken = cpu_seconds(load.master.pid) - before - rest * (time.perf_counter() - began)
-    return 1000 * taken / CHANGES
+    return 1000 * taken / jobs
