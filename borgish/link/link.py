@@ -1,6 +1,8 @@
 """All pollers of a cell: one for each machine, kept in step with the cell's machines."""
 
 import asyncio
+import logging
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from functools import partial
 from urllib.parse import urlencode
@@ -16,9 +18,12 @@ from borgish.link.conversation import Reveal, reveal_none
 from borgish.link.fencing import FencingMonitor
 from borgish.link.holds import PollSettings
 from borgish.link.poller import Inbox, Poller
+from borgish.link.slices import SLICE_SECONDS, Slices
 from borgish.link.transport import Response, Transport
 from borgish.wire.api import Problem
 from borgish.wire.link import UNKNOWN, ExecReply, ExecRequest, Leader, StdinReply
+
+log = logging.getLogger("borgmaster.link")
 
 RAMP_UP_MACHINES, RAMP_UP_PAUSE_SECONDS = 20, 0.01
 OPENING_MAX, OPENING_SECONDS_MAX = 100, 0.5
@@ -28,7 +33,8 @@ STDIN_SECONDS_MAX = 20.0  # a borglet answers earlier, also when the command doe
 
 
 class Link:
-    """The way to the machines. ``drop``, ``sync`` and ``renew`` are called when a step is durable.
+    """The way to the machines. ``drop``, ``sync`` and ``renew`` are called when a step is durable, and
+    ``keep_renewed`` runs beside the turns.
 
     Borg cuts it into shards (section 3.3 of its paper); one asyncio task a machine has been enough for all
     that was measured, up to 10,000 machines.
@@ -60,7 +66,10 @@ class Link:
         self._transport = transport
         self._on_fenced = on_fenced
         self._permit = permit
+        self._answers = Slices(clock)
         self._pollers: dict[str, Poller] = {}
+        self._outdated: OrderedDict[str, None] = OrderedDict()  # machines whose assignment is to be made anew
+        self._is_outdated = asyncio.Event()
         # Of machines that were removed. Who polls one again goes on counting its assignments, since under one
         # epoch a borglet ignores older ones.
         self._generations: dict[str, int] = {}
@@ -133,6 +142,7 @@ class Link:
             self._observed,
             self._inbox,
             self._clock,
+            self._answers,
             self._settings,
             self._on_fenced,
             self.fencing,
@@ -145,11 +155,37 @@ class Link:
         poller.start()
 
     def renew(self, machines: Iterable[str]) -> None:
-        """Make and send the assignments of these machines anew."""
-        for name in machines:
-            poller = self._pollers.get(name)
-            if poller is not None:
-                poller.renew()
+        """Have the assignments of these machines made and sent anew, after those of earlier calls."""
+        self._outdated.update(dict.fromkeys(machines))
+        if self._outdated:
+            self._is_outdated.set()
+
+    async def keep_renewed(self, durable: Callable[[], Awaitable[None]]) -> None:
+        """Make and send assignments as ``renew`` asks for them, for ever; ``durable`` returns when the cell
+        may be read.
+
+        A pass may place tasks on all machines, whose assignments would hold up questions and the next turn
+        for longer than the pass did. Where turns follow each other, each is followed by some assignments, and
+        a machine that several of them have placed tasks on is told once.
+        """
+        while True:
+            await self._is_outdated.wait()
+            await durable()
+            until = self._clock.now().mono + SLICE_SECONDS
+            while self._outdated and self._clock.now().mono <= until:
+                name, _ = self._outdated.popitem(last=False)
+                if (poller := self._pollers.get(name)) is not None:
+                    self._renew(poller)
+            if not self._outdated:
+                self._is_outdated.clear()
+            await asyncio.sleep(0)
+
+    @staticmethod
+    def _renew(poller: Poller) -> None:
+        try:
+            poller.renew()
+        except Exception:  # one machine must not keep all others from what they are to run
+            log.exception("what %s is to run cannot be told", poller.machine)
 
     def not_trusting(self, authorities: str) -> list[str]:
         """Return the machines that have certificates, and have not said that they trust these. One that was

@@ -14,6 +14,7 @@ import contextlib
 import logging
 import random
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -27,6 +28,7 @@ from borgish.failpoints import reach
 from borgish.link.conversation import Conversation, Reveal, reveal_none
 from borgish.link.fencing import FencingMonitor
 from borgish.link.holds import RETRY_JITTER, RETRY_SECONDS, SPREAD, PollSettings
+from borgish.link.slices import Slices
 from borgish.link.transport import Exchange, Peer, Response
 from borgish.text import safe
 from borgish.wire.api import Problem
@@ -96,6 +98,7 @@ class Poller:
         observed: Observed,
         inbox: Inbox,
         clock: Clock,
+        answers: Slices,
         settings: PollSettings,
         on_fenced: Callable[[Fenced], None],
         fencing: FencingMonitor,
@@ -112,6 +115,7 @@ class Poller:
         self._cell = cell
         self._inbox = inbox
         self._clock = clock
+        self._answers = answers
         self._settings = settings
         self._on_fenced = on_fenced
         self._fencing = fencing
@@ -253,6 +257,8 @@ class Poller:
     def _held_over(self) -> None:
         """The held poll is over. Where it was quiet, poll again at once."""
         held, self._fault = self._held, None
+        if held is not None and not held.exchange.is_done:
+            return  # the one that was over has been taken in meanwhile, and this is the next
         try:
             if held is not None and not (self._is_renewed or self._newer) and self._is_quiet(held):
                 self._held = self._ask(self._held_over)
@@ -311,7 +317,8 @@ class Poller:
         timeout_seconds = request.wait_seconds + self._settings.timeout_seconds
         over_at = self._clock.now().mono + timeout_seconds
         body = _encoder.encode(request)
-        return _Poll(request, over_at, self.peer.begin("/v1/poll", body, timeout_seconds, done))
+        over = partial(self._answers.add, done)
+        return _Poll(request, over_at, self.peer.begin("/v1/poll", body, timeout_seconds, over))
 
     def _hold_seconds(self) -> float:
         settings = self._settings

@@ -357,6 +357,7 @@ class Leader:
         lease_watch = asyncio.create_task(self._watch_lease(), name="lease")
         fencing_watch = asyncio.create_task(self._watch_fencing(), name="refusals")
         ramp_up = asyncio.create_task(self.link.ramp_up(self.turn.durable), name="poll ramp-up")
+        renewing = asyncio.create_task(self.link.keep_renewed(self.turn.durable), name="assignments")
         works: dict[str, Work] = {CHECKPOINT: self._periodic_checkpoint, SAMPLE: self._sampler.sample}
         works |= clients.works
         self._host.housekeeping.begin(works, self._intervals())
@@ -375,6 +376,7 @@ class Leader:
         finally:
             self._host.housekeeping.end()
             ramp_up.cancel()
+            renewing.cancel()
             fencing_watch.cancel()
             await self._close(clients, turns, lease_watch)
         await self._hand_over(turns)

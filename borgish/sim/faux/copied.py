@@ -93,6 +93,7 @@ class Copy:
         first = self.core.step([PollsAnswered(dict.fromkeys(self._asleep, self._mono)), *reports], self.now())
         self._turn = Turn(self.core, store, self._inbox, master, self._released, lambda _seconds: None)
         self._turns = master.spawn(self._turn.run(first))
+        master.spawn(self._link.keep_renewed(self._turn.durable))
         master.spawn(self._play_heartbeats())
 
     def close(self) -> None:

@@ -135,6 +135,10 @@ class Bench:
             self.permit,
             LEADER,
         )
+        self._renewing = asyncio.create_task(self.link.keep_renewed(self.durable))
+
+    async def durable(self) -> None:
+        """Nothing is ever made durable here."""
 
     def permit(self) -> None:
         if self.is_over:

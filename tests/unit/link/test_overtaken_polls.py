@@ -13,6 +13,7 @@ from borgish.errors import NotListening, Unreachable
 from borgish.link.fencing import FencingMonitor
 from borgish.link.holds import PollSettings
 from borgish.link.poller import Poller
+from borgish.link.slices import Slices
 from borgish.link.transport import Exchange, Peer, Response
 from borgish.resources import Resources
 from borgish.vocabulary import Runtime
@@ -125,7 +126,8 @@ def poller_of(borglet: DyingBorglet, inbox: Inbox, clock: Clock) -> Poller:
     def dial(_: Machine) -> Peer:
         return borglet
 
-    return Poller(RECORD, dial, cell, observed, inbox, clock, PollSettings(), print, FencingMonitor())
+    answers = Slices(clock)
+    return Poller(RECORD, dial, cell, observed, inbox, clock, answers, PollSettings(), print, FencingMonitor())
 
 
 async def test_a_host_that_refused_the_held_poll_is_alive() -> None:
