@@ -6,7 +6,8 @@ from functools import partial
 from borgish.api.services import Audit
 from borgish.audit import AuditEntry, AuditNote, first_wrong
 from borgish.errors import BorgishError
-from borgish.master.turn import Inbox, Turn
+from borgish.master.inbox import Inbox
+from borgish.master.turn import Turn
 from borgish.store.base import Store
 from borgish.text import instant
 from borgish.wire.api_access import AuditVerdict

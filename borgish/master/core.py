@@ -60,6 +60,7 @@ from borgish.cell.order import plan_words
 from borgish.cell.recorded import record, recorded_of
 from borgish.clock import Now
 from borgish.errors import CellBroken, Conflict, Refused
+from borgish.master.pace import TASKS_MAX
 from borgish.master.planning import (
     DryRun,
     check_token,
@@ -156,10 +157,17 @@ class Core:
             self._audited(BY_HOST, admitted, self._record(admitted, HOST, now), now)
         return self._finish((), frozenset(self.cell.machines), more=False)
 
-    def step(self, inputs: Iterable[Input], now: Now, free_space: FreeSpace = AMPLE) -> Step:
+    def step(
+        self,
+        inputs: Iterable[Input],
+        now: Now,
+        free_space: FreeSpace = AMPLE,
+        tasks_max: int = TASKS_MAX,
+    ) -> Step:
         """Take in what arrived, mend what differs, place what waits.
 
-        ``free_space`` is what the store has left; where that is nothing, no entry comes of a step.
+        ``free_space`` is what the store has left; where that is nothing, no entry comes of a step. Of what
+        waits about ``tasks_max`` tasks are tried, and the others in the next steps.
         """
         self._restart_silence_after_stall(now)
         record_over(self.cell, self.observed, sorted(self._exclusive), now)
@@ -186,7 +194,7 @@ class Core:
         more = False
         if free_space.level is not Level.FULL:
             self._reconcile(now)
-            more = self._schedule(now)
+            more = self._schedule(now, tasks_max)
         # Of this step's reports those that have something to stop.
         superseded = {
             name
@@ -412,7 +420,7 @@ class Core:
             self._failures.add(actor, self.cell.position, error)
         return commands
 
-    def _schedule(self, now: Now) -> bool:
+    def _schedule(self, now: Now, tasks_max: int) -> bool:
         # Not "- keys()", which walks all machines at each step.
         if new := [name for name in self.cell.touched.machines if name not in self.observed.machines]:
             watch(self.observed, new, now)
@@ -423,7 +431,7 @@ class Core:
         if not self.cell.waiting:
             self.refusals, self.observed.refused = {}, {}
             return False
-        plan = self._scheduler.schedule(self.cell, self.observed, now)
+        plan = self._scheduler.schedule(self.cell, self.observed, now, tasks_max)
         self.refusals = plan.refusals
         self.observed.refused = {
             key: found[0].text for key in sorted(self.cell.rolling) if (found := plan.refusals.get(key))

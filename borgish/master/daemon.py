@@ -221,7 +221,7 @@ class Daemon:
             leader.checkpointer,
             clock,
             store.kind,
-            lambda: refused.text if (refused := fencing.fenced()) else "",
+            lambda: (refused.text if (refused := fencing.fenced()) else "", *leader.inbox.refusing()),
             self._expiry,
         )
         self._hub = WatchHub(leader.epoch, self._reader)

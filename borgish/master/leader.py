@@ -34,11 +34,12 @@ from borgish.link.link import Link
 from borgish.link.transport import Transport
 from borgish.master.checkpoints import Checkpointer, CheckpointKeeper
 from borgish.master.core import Core
+from borgish.master.inbox import Inbox
 from borgish.master.lease import LeaderGuard, Lease, Renewal
 from borgish.master.sampler import Sampler
 from borgish.master.settings import Settings
 from borgish.master.step import Step
-from borgish.master.turn import Inbox, Turn
+from borgish.master.turn import Turn
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.sealing import Sealer
 from borgish.store.base import Store

@@ -18,6 +18,7 @@ from borgish.cell.model import Cell, Job
 from borgish.cell.observed import Observed
 from borgish.clock import Now
 from borgish.errors import CellBroken, Poison
+from borgish.master.pace import TASKS_MAX
 from borgish.scheduler.plan import Plan, Refusal
 from borgish.scheduler.schedule import Scheduler
 from borgish.spec.job import JobSpec
@@ -106,8 +107,9 @@ class QuarantiningScheduler:
             self._failures.add("reading machines again", cell.position, error)
             self._scheduler.forget()
 
-    def schedule(self, cell: Cell, observed: Observed, now: Now) -> Plan:
-        """Plan a pass over all that waits and does not make it fail."""
+    def schedule(self, cell: Cell, observed: Observed, now: Now, budget: int = TASKS_MAX) -> Plan:
+        """Plan a pass over all that waits and does not make it fail; ``budget`` is how many tasks are
+        tried."""
         if self._quarantined:
             self._quarantined = {
                 key: found for key, found in self._quarantined.items() if _version(cell, key) == found[:2]
@@ -115,7 +117,7 @@ class QuarantiningScheduler:
         if now.mono < self._paused_until:
             return Plan()
         try:
-            plan = self._pass(cell, observed, now, cell.waiting.keys() - self._quarantined.keys())
+            plan = self._pass(cell, observed, now, cell.waiting.keys() - self._quarantined.keys(), budget)
         except Exception as error:  # one job must not keep all others waiting
             plan = self._without_culprits(cell, observed, now, error)
         refusals = {
@@ -137,14 +139,21 @@ class QuarantiningScheduler:
         """Return the pass that would follow if a job were submitted now. Raises whatever it fails with."""
         return self._scheduler.dry_run(cell, observed, spec, unread, now, again)
 
-    def _pass(self, cell: Cell, observed: Observed, now: Now, jobs: Iterable[str]) -> Plan:
+    def _pass(
+        self,
+        cell: Cell,
+        observed: Observed,
+        now: Now,
+        jobs: Iterable[str],
+        budget: int = TASKS_MAX,
+    ) -> Plan:
         """Plan for these jobs only; after a failure nothing that was kept is trusted."""
         seen = cell
         if len(wanted := frozenset(jobs)) < len(cell.waiting):
             seen = copy(cell)
             seen.waiting = {key: cell.waiting[key] for key in cell.waiting if key in wanted}
         try:
-            return self._scheduler.schedule(seen, observed, now)
+            return self._scheduler.schedule(seen, observed, now, budget)
         except Exception:  # raised again: the callers find whose fault it is
             self._scheduler.forget()
             raise

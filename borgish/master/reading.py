@@ -1,7 +1,7 @@
 """What clients are shown of the running cell: readings, the latest events in words, and plans."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TypeVar
 
@@ -113,10 +113,10 @@ class Reader:
         checkpointer: Checkpointer,
         clock: Clock,
         store_kind: str,
-        refused: Callable[[], str] = lambda: "",
+        refused: Callable[[], Sequence[str]] = tuple,
         expiry: Expiry | None = None,
     ) -> None:
-        """``refused`` tells why the machines' refusal lets no command be accepted, "" when they obey;
+        """``refused`` tells which commands are not accepted and why, "" for what is no reason now;
         ``expiry`` when the certificates of the cell end."""
         self._core = core
         self._turn = turn

@@ -18,8 +18,9 @@ from borgish.clock import Clock
 from borgish.errors import Conflict, NotFound, StoreDamaged, UnsafeConfiguration
 from borgish.master.checkpoints import Checkpointer
 from borgish.master.core import Core
+from borgish.master.inbox import Inbox
 from borgish.master.moments import Moments
-from borgish.master.turn import Inbox, Turn
+from borgish.master.turn import Turn
 from borgish.store.base import Store
 from borgish.store.checkpoints import verified_snapshot
 from borgish.store.migrate import BEFORE_MIGRATION

@@ -191,7 +191,7 @@ class Pass:
 
     def _place_level(self, level: Level) -> None:
         """Place all of one priority: in one window where it fits in one, else turn by turn."""
-        if not any(waiting.job.spec.gang for user in level for waiting in user):
+        if self._fits_budget(level) and not any(waiting.job.spec.gang for user in level for waiting in user):
             window, failed = self._window(), []
             # Each job once, in the order in which ``turns`` first comes to them.
             for waiting in filter(None, chain.from_iterable(zip_longest(*level))):
@@ -200,13 +200,21 @@ class Pass:
                         failed.append((waiting.job.key, kind, indexes))
                     else:
                         window.add(kind, waiting.job, indexes)
-            if window.holds and window.tasks <= self._budget:
+            if window.holds:
                 self._budget -= window.tasks
                 for each in failed:
                     self._refusals.add(*each)
                 self._place_window(window)
                 return
         self._place_by_turns(level)
+
+    def _fits_budget(self, level: Level) -> bool:
+        """Return whether all that is to be tried may be; what is known to fail is not tried."""
+        failed, left = self._refusals.failed, self._budget
+        for waiting in chain.from_iterable(level):
+            if waiting.unusual or waiting.usual not in failed:
+                left -= len(waiting.indexes) - waiting.done
+        return left >= 0
 
     def _place_by_turns(self, level: Level) -> None:
         window, failed = self._window(), self._refusals.failed
@@ -237,6 +245,9 @@ class Pass:
 
     def _leave(self, waiting: Waiting) -> None:
         """Leave what is left of a job to the next pass, save what is known to fail."""
+        if not waiting.unusual:  # and the usual ones are not known to fail
+            waiting.take_rest()
+            self._more = True
         for index in waiting.take_rest():
             kind = waiting.class_of(index)
             if kind in self._refusals.failed:

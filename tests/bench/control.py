@@ -21,8 +21,9 @@ from borgish.cell.commands import (
 from borgish.clock import SystemClock
 from borgish.link.conversation import Conversation
 from borgish.master.core import Core
+from borgish.master.inbox import Inbox
 from borgish.master.step import Step
-from borgish.master.turn import Inbox, Turn
+from borgish.master.turn import Turn
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.resources import Resources
 from borgish.spec.job import JobSpec

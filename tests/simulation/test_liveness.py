@@ -39,7 +39,9 @@ def lead_late(patch: pytest.MonkeyPatch) -> None:
 
 def schedule_seldom(patch: pytest.MonkeyPatch) -> None:
     schedule = Core._schedule
-    patch.setattr(Core, "_schedule", lambda self, now: now.mono % 30.0 < 1.0 and schedule(self, now))
+    patch.setattr(
+        Core, "_schedule", lambda self, now, most: now.mono % 30.0 < 1.0 and schedule(self, now, most)
+    )
 
 
 def start_late(patch: pytest.MonkeyPatch) -> None:

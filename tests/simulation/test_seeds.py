@@ -15,8 +15,10 @@ from borgish.cell.commands import Observe
 from borgish.cell.model import Cell
 from borgish.errors import StoreFull
 from borgish.link import conversation
+from borgish.master import turn
 from borgish.master.core import Core
-from borgish.master.turn import Inbox
+from borgish.master.inbox import Inbox
+from borgish.master.pace import Pace
 from borgish.reconcilers import stranded
 from borgish.sim.faults import NO_FAULTS, Faults
 from borgish.sim.world import World
@@ -65,6 +67,18 @@ def test_it_would_be_found_if_it_did(monkeypatch: pytest.MonkeyPatch) -> None:
     assert any("was declared lost" in text for verdict in verdicts for text in verdict.problems)
 
 
+@pytest.mark.parametrize("seed", seeds(quick=1, ci=2, nightly=10))
+def test_turns_that_take_on_next_to_nothing_leave_nothing_out(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In virtual time all that arrived fits into a turn, and all that waits into a pass."""
+    monkeypatch.setattr(turn, "TAKE_SECONDS", -1.0)  # one of each queue
+    monkeypatch.setattr(Pace, "took", lambda self, _seconds, was_full: setattr(self, "tasks", 1))
+    verdict = World(seed).run()
+    assert verdict.problems == ()
+    assert verdict.starts > 20
+
+
 FILLS = msgspec.structs.replace(Faults(), store_fills_seconds=12.0)
 
 
@@ -77,7 +91,9 @@ def test_a_store_that_fills_up_now_and_then_loses_nothing(seed: int) -> None:
 
 def write_though_it_is_full(patch: pytest.MonkeyPatch) -> None:
     step = Core.step
-    patch.setattr(Core, "step", lambda self, inputs, now, _room: step(self, inputs, now))
+    patch.setattr(
+        Core, "step", lambda self, inputs, now, _room, tasks: step(self, inputs, now, tasks_max=tasks)
+    )
 
 
 def acknowledge_what_was_refused(patch: pytest.MonkeyPatch) -> None:

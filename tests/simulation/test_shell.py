@@ -19,9 +19,10 @@ from borgish.cell.commands import (
 from borgish.link import conversation
 from borgish.link.link import Link
 from borgish.master.core import Core
+from borgish.master.inbox import Inbox
 from borgish.master.preflight import TakeOver
 from borgish.master.step import Step
-from borgish.master.turn import Inbox, Turn
+from borgish.master.turn import Turn
 from borgish.reconcilers import stranded
 from borgish.resources import Resources
 from borgish.sim.faults import NO_FAULTS, Faults

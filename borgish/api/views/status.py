@@ -46,7 +46,7 @@ class Daemon(msgspec.Struct, frozen=True):
     store: str  # sqlite, postgresql or memory
     last_checkpoint: CheckpointView | None = None
     free_space: FreeSpace = AMPLE  # for the store
-    refused: str = ""  # why the machines' refusal lets no command be accepted; "" when they obey
+    refused: Sequence[str] = ()  # which commands are not accepted and why; "" for what is no reason now
     certificates: tuple[CertificatesView, ...] = ()
     uncertified: tuple[str, ...] = ()  # machines without a certificate of the cell's authority
 
@@ -81,7 +81,7 @@ def status_view(cell: Cell, observed: Observed, tally: Tally, daemon: Daemon, no
         store=daemon.store,
         last_checkpoint=daemon.last_checkpoint,
         to_change=sum(len(rollout.attempts) for key in cell.rolling if (rollout := cell.jobs[key].rollout)),
-        refusing=tuple(words for words in (daemon.refused, refusing(daemon.free_space)) if words),
+        refusing=tuple(words for words in (*daemon.refused, refusing(daemon.free_space)) if words),
         store_free_bytes=daemon.free_space.free_bytes,
         machines_silent=sum(not is_answering(machine, observed) for machine in machines_up),
         finished=finished,

@@ -27,9 +27,10 @@ from borgish.link.conversation import attempt_spec
 from borgish.link.holds import PollSettings
 from borgish.link.link import Link
 from borgish.master.core import Core
+from borgish.master.inbox import Inbox
 from borgish.master.quarantine import Failure
 from borgish.master.step import CommandRequest, PollsAnswered, Step
-from borgish.master.turn import Inbox, Turn
+from borgish.master.turn import Turn
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.sim.faults import NO_FAULTS, FaultInjector
 from borgish.sim.faux.copied_machine import CopiedMachine

@@ -127,7 +127,9 @@ def poller_of(borglet: DyingBorglet, inbox: Inbox, clock: Clock) -> Poller:
         return borglet
 
     answers = Slices(clock)
-    return Poller(RECORD, dial, cell, observed, inbox, clock, answers, PollSettings(), print, FencingMonitor())
+    return Poller(
+        RECORD, dial, cell, observed, inbox, clock, answers, PollSettings(), print, FencingMonitor()
+    )
 
 
 async def test_a_host_that_refused_the_held_poll_is_alive() -> None:

@@ -22,7 +22,8 @@ from borgish.errors import Gone, Invalid, NotFound
 from borgish.master import archive
 from borgish.master.archive import Archive
 from borgish.master.core import Core
-from borgish.master.turn import Inbox, Turn
+from borgish.master.inbox import Inbox
+from borgish.master.turn import Turn
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.store.memory import MemoryStore
 from borgish.store.usage import encode_usage

@@ -11,7 +11,8 @@ from borgish.errors import BorgishError, Conflict, NotFound
 from borgish.master.checkpoint_contents import inspect_checkpoint
 from borgish.master.checkpoints import Checkpointer, CheckpointKeeper
 from borgish.master.core import Core
-from borgish.master.turn import Inbox, Turn
+from borgish.master.inbox import Inbox
+from borgish.master.turn import Turn
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.store.memory import MemoryStore
 from borgish.wire.checkpoint_file import unpack_checkpoint

@@ -12,7 +12,8 @@ from borgish.clock import Now, SystemClock
 from borgish.master import history
 from borgish.master.core import Core
 from borgish.master.history import LOOKED_AT_MAX, PAGE_ENTRIES_MAX, PAGE_ENTRIES_MIN, History, Walk, next_size
-from borgish.master.turn import Inbox, Turn
+from borgish.master.inbox import Inbox
+from borgish.master.turn import Turn
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.store.base import Records
 from borgish.store.memory import MemoryStore

@@ -16,7 +16,8 @@ from borgish.errors import Conflict, Gone, Invalid, TooLarge
 from borgish.master.checkpoints import Checkpointer, CheckpointKeeper
 from borgish.master.core import Core
 from borgish.master.history import History
-from borgish.master.turn import Inbox, Turn
+from borgish.master.inbox import Inbox
+from borgish.master.turn import Turn
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.store.base import CheckpointInfo
 from borgish.store.checkpoint_files import NOT_REPLAYED, CheckpointFiles

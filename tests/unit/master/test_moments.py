@@ -16,8 +16,9 @@ from borgish.clock import Now
 from borgish.errors import Conflict, Gone, Invalid, NotFound
 from borgish.master import moments
 from borgish.master.core import Core
+from borgish.master.inbox import Inbox
 from borgish.master.moments import Moments
-from borgish.master.turn import Inbox, Turn
+from borgish.master.turn import Turn
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.store.memory import MemoryStore
 from borgish.wire.api import AsOf

@@ -23,9 +23,10 @@ from borgish.clock import SystemClock
 from borgish.errors import Conflict, Gone, Invalid, NotFound, Refused
 from borgish.master.checkpoints import Checkpointer
 from borgish.master.core import Core
+from borgish.master.inbox import Inbox
 from borgish.master.moments import Moments
 from borgish.master.rollbacks import Rollbacks
-from borgish.master.turn import Inbox, Turn
+from borgish.master.turn import Turn
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.store.base import Store
 from borgish.store.codec import compress, encode_snapshot, sha256_of

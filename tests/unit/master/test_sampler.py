@@ -10,9 +10,10 @@ from borgish.clock import Now
 from borgish.errors import BorgishError
 from borgish.master import sampler
 from borgish.master.core import Core
+from borgish.master.inbox import Inbox
 from borgish.master.sampler import Sampler
 from borgish.master.settings import UsageSettings
-from borgish.master.turn import Inbox, Turn
+from borgish.master.turn import Turn
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.store.memory import MemoryStore
 from borgish.store.usage import UsageSample, decode_usage

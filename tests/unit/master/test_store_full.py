@@ -18,8 +18,9 @@ from borgish.clock import SystemClock
 from borgish.errors import StoreFull
 from borgish.master.checkpoints import Checkpointer
 from borgish.master.core import Core
+from borgish.master.inbox import Inbox
 from borgish.master.step import CommandRequest, Input, Step
-from borgish.master.turn import Inbox, Turn
+from borgish.master.turn import Turn
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.store.memory import MemoryStore
 from borgish.vocabulary import Phase, State

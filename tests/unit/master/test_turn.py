@@ -16,9 +16,10 @@ from borgish.cell.model import Machine
 from borgish.clock import SystemClock
 from borgish.errors import CellBroken, Fenced, OutcomeUnknown
 from borgish.master.core import Core
+from borgish.master.inbox import Inbox
 from borgish.master.lease import LeaderGuard, Lease, LeaseSettings
 from borgish.master.step import Step
-from borgish.master.turn import Inbox, Turn
+from borgish.master.turn import Turn
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.resources import Resources
 from borgish.store.memory import MemoryStore
