@@ -4,6 +4,7 @@ import asyncio
 import logging
 import signal
 import socket
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -41,6 +42,9 @@ from borgish.store.sql import SqlStore
 FILES_SECONDS_MAX = 5.0
 """How long a standby waits for secrets that the leader of the same folder is about to write."""
 _LOOK_SECONDS = 0.1
+SWITCH_SECONDS = 0.0005
+"""For so long one thread keeps the interpreter while another waits for it. A commit asks for it some ten
+times, and nobody may read before it is over: beside a loop that is busy Python's 5 ms make that 50 ms."""
 
 log = logging.getLogger("borgmaster")
 
@@ -101,6 +105,7 @@ class Process:
 
     async def run(self) -> None:
         """Stand by until the store is ours, then lead it."""
+        sys.setswitchinterval(SWITCH_SECONDS)
         renewing = asyncio.create_task(self._certificates.keep_good(self._show))
         try:
             await self._stand_by_and_lead()

@@ -1,5 +1,9 @@
 """The statements that write rows of ``tables``, as SQL of each kind of database that takes tuples."""
 
+import re
+from collections.abc import Iterator, Sequence
+from functools import cache
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from sqlalchemy import Dialect, Table, bindparam, delete, func, insert, update
@@ -7,6 +11,7 @@ from sqlalchemy.dialects import sqlite
 from sqlalchemy.sql.expression import ClauseElement
 
 from borgish.store.tables import (
+    Row,
     apps,
     audit,
     budgets,
@@ -24,6 +29,12 @@ from borgish.store.tables import (
 
 if TYPE_CHECKING:
     from sqlalchemy.dialects import postgresql
+
+
+WIDTHS = (128, 16)
+"""So many rows are written by one statement; what is left, row by row. Few numbers, since each is a statement
+that SQLite compiles once; the most values that it takes are 32,766."""
+_VALUES = re.compile(r" VALUES (\([?, ]+\))")
 
 
 class Statements:
@@ -95,6 +106,27 @@ def statements_for(dialect: Dialect) -> Statements:
     if dialect.name not in _STATEMENTS:
         _STATEMENTS[dialect.name] = Statements(dialect)
     return _STATEMENTS[dialect.name]
+
+
+def together(statement: str, rows: Sequence[Row]) -> Iterator[tuple[str, Row | Sequence[Row]]]:
+    """Yield statements, each with the rows or the row that it takes, that write many rows at once to SQLite.
+
+    Python's driver lets other threads run at every row that a statement writes, and has to wait for its own
+    turn then: beside a busy event loop each row may take as long as the interpreter's switch interval.
+    """
+    first = 0
+    if _VALUES.search(statement):
+        for width in WIDTHS:
+            while len(rows) - first >= width:
+                yield _wide(statement, width), tuple(chain.from_iterable(rows[first : first + width]))
+                first += width
+    if first < len(rows):
+        yield statement, rows[first:]
+
+
+@cache
+def _wide(statement: str, width: int) -> str:
+    return _VALUES.sub(lambda found: f" VALUES {', '.join([found[1]] * width)}", statement, count=1)
 
 
 def insert_text(dialect: Dialect, table: Table) -> str:

@@ -1,13 +1,16 @@
 """``store``: what durable costs, in SQLite on this machine's disk and in a private Postgres server."""
 
 import random
+import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 
 from borgish.cell.events import Entry, MachineCordoned
 from borgish.cell.model import Cell, Job, Machine, Snapshot, Task
 from borgish.clock import SystemClock
+from borgish.master.process import SWITCH_SECONDS
 from borgish.resources import Resources
 from borgish.spec.job import JobSpec
 from borgish.store.base import Records, Store
@@ -42,6 +45,7 @@ def _all_of(kind: str, url: str, sizes: Sizes) -> Iterator[Figure]:
         yield from appends(f"store.{kind}", writer, sizes)
         rates = [sizes.rows / writer.rows(sizes.rows) for _ in range(sizes.rounds)]
         yield Figure(f"store.{kind}.rows.{sizes.rows}_at_once", "rows/s", rates)
+        yield from beside_busy(f"store.{kind}", writer, sizes)
         yield from checkpoints(f"store.{kind}", writer, sizes)
     finally:
         writer.close()
@@ -55,6 +59,29 @@ def appends(name: str, writer: "Writer", sizes: Sizes) -> Iterator[Figure]:
     small = [1000 * writer.small() for _ in range(sizes.appends)]
     yield Figure(f"{name}.append.p50", "ms", small)
     yield Figure(f"{name}.append.p99", "ms", small, quantile=0.99)
+
+
+def beside_busy(name: str, writer: "Writer", sizes: Sizes) -> Iterator[Figure]:
+    """Commits of tasks that a turn placed, as the master makes them: on a thread, while its event loop may
+    have something to do without a pause."""
+    busy, over, switch_seconds = sizes.beside_busy, threading.Event(), sys.getswitchinterval()
+
+    def spin() -> None:
+        while not over.is_set():
+            pass
+
+    idle = [1000 * writer.rows(busy) for _ in range(sizes.rounds)]
+    yield Figure(f"{name}.append.{busy}_tasks", "ms", idle)
+    spinning = threading.Thread(target=spin)
+    sys.setswitchinterval(SWITCH_SECONDS)
+    spinning.start()
+    try:
+        beside = [1000 * writer.rows(busy) for _ in range(sizes.rounds)]
+    finally:
+        over.set()
+        spinning.join()
+        sys.setswitchinterval(switch_seconds)
+    yield Figure(f"{name}.append.{busy}_tasks_beside_busy_thread", "ms", beside)
 
 
 def checkpoints(name: str, writer: "Writer", sizes: Sizes) -> Iterator[Figure]:
