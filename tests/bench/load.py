@@ -207,10 +207,12 @@ def loaded(folder: Path, machines: int) -> Iterator[Load]:
     cell_folder.make(folder, 1)
     url = f"sqlite:///{folder}/cell.db"
     names = [f"m{number}" for number in range(machines)]
-    listening = socket.create_server(("127.0.0.1", 0), backlog=4096)
+    listening = socket.create_server(("", 0), backlog=4096)
     records = {name: machine_record(name, _FACTS) for name in names}
-    for record in records.values():
-        record.host, record.port = "127.0.0.1", listening.getsockname()[1]
+    for number, record in enumerate(records.values()):
+        # An address for each, as machines have: with 20,000 connections to one of them most of what a further
+        # one takes is the kernel's search for a port of ours that is free.
+        record.host, record.port = f"127.1.{number // 250}.{number % 250 + 1}", listening.getsockname()[1]
     with closing(open_store(url, CELL)) as store:
         kept(store, Cell(Snapshot(CELL, 1, machines=records)))
     configure(folder, CELL, url)
