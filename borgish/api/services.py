@@ -317,6 +317,6 @@ class Services(msgspec.Struct, kw_only=True):
     bands: Callable[[], Bands]  # they do not change while a master leads
     free_space: Callable[[], FreeSpace]  # of the store's disk
     expect_obeyed: Callable[[], None]  # raises Fenced while machines obey another master
-    health: Callable[[StatusView], HealthView]  # of this borgmaster, which leads
+    health: Callable[[], HealthView]  # when all in memory is durable; of this borgmaster, which leads
     seal: Callable[[str, bytes], bytes]  # the value of the secret of a key
     metrics: Callable[[StatusView], bytes]  # the figures of the cell as text for Prometheus

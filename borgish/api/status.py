@@ -26,7 +26,7 @@ async def show_moment(request: ApiRequest) -> AsOf:
 async def show_health(request: ApiRequest) -> HealthView:
     """Show how this borgmaster is: a standby answers this too, and sends on with 307 for all else."""
     services = request.services
-    return await services.reader.read(lambda reading: services.health(reading.status()))
+    return await services.reader.read(lambda _reading: services.health())
 
 
 @get("/v1/whoami", opt={POLICY: Policy.READ})

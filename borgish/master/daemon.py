@@ -290,7 +290,7 @@ class Daemon:
             bands=lambda: leader.cell.rules.bands,
             free_space=lambda: leader.turn.free_space,
             expect_obeyed=leader.link.fencing.check,
-            health=lambda status: leader_health(status, leader.address),
+            health=lambda: leader_health(leader.cell, self._reader.daemon(), leader.address),
             metrics=self._metrics.render,
             seal=leader.sealer.seal,
         )

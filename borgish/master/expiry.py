@@ -6,7 +6,7 @@ whatever master leads: by the request id of what it is told.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -20,6 +20,7 @@ from borgish.wire.api_certificates import CertificatesView
 MACHINE = "machine"
 NOTED_MAX = 20  # a look, so that a thousand machines that joined together do not fill a turn
 ACTOR = "certificates"
+LATEST_SECONDS = 1.0
 
 Note = Callable[[NoteCertificate, str, str], Awaitable[Any]]
 """Hands in a command, with its actor and request id."""
@@ -38,6 +39,12 @@ class Held(msgspec.Struct, frozen=True):
         return self.validity.alarm(wall, renews=self.renews)
 
 
+class _Latest(NamedTuple):
+    at: float  # monotonic
+    views: tuple[CertificatesView, ...]
+    uncertified: tuple[str, ...]
+
+
 class Expiry:
     """Of one who leads. ``own`` gives what the master has itself, and ``machines`` when the certificates of
     those end that have said it, in seconds since 1970."""
@@ -52,7 +59,16 @@ class Expiry:
         """``everyone``: the machines that are to have certificates of the cell's own authority."""
         self._everyone = everyone
         self._own, self._machines, self._clock = own, machines, clock
+        self._latest: _Latest | None = None
         self._noted: dict[tuple[str, str], tuple[float, float]] = {}  # end and threshold, by role and machine
+
+    def latest(self) -> tuple[tuple[CertificatesView, ...], tuple[str, ...]]:
+        """Return ``views`` and ``uncertified`` as they were a second ago at the most: each asks all machines,
+        and every reading shows them."""
+        now = self._clock.now().mono
+        if self._latest is None or now - self._latest.at >= LATEST_SECONDS:
+            self._latest = _Latest(now, self.views(), self.uncertified())
+        return self._latest.views, self._latest.uncertified
 
     def views(self) -> tuple[CertificatesView, ...]:
         """Return when the first certificate of each role ends."""

@@ -7,6 +7,9 @@ import socket
 from prometheus_client import CollectorRegistry, Gauge, Histogram, generate_latest
 
 import borgish
+from borgish.api.views.status import Daemon
+from borgish.cell.model import Cell
+from borgish.text import instant
 from borgish.wire.api import HealthView, StatusView
 
 LEADER, STANDBY = "leader", "standby"
@@ -18,22 +21,22 @@ def holder_here() -> str:
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
-def leader_health(status: StatusView, address: str) -> HealthView:
+def leader_health(cell: Cell, daemon: Daemon, address: str) -> HealthView:
     """Return the health of one who leads, at a moment when all in memory is durable."""
     return HealthView(
-        cell=status.cell,
+        cell=cell.name,
         version=borgish.__version__,
         role=LEADER,
         address=address,
         leader=address,
         holder=holder_here(),
-        timeline=status.timeline,
-        epoch=status.epoch,
-        position=status.position,
+        timeline=cell.timeline,
+        epoch=cell.epoch,
+        position=cell.position,
         warm=True,
         behind_seconds=0.0,
-        trouble="; ".join(status.refusing),
-        started_at=status.started_at,
+        trouble="; ".join(daemon.refusing),
+        started_at=instant(daemon.started_at),
     )
 
 

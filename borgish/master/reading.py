@@ -159,7 +159,7 @@ class Reader:
             self._checkpointer.latest,
             self._turn.free_space,
             self._refused(),
-            *((self._expiry.views(), self._expiry.uncertified()) if self._expiry else ()),
+            *(self._expiry.latest() if self._expiry else ()),
         )
 
     def _status(self) -> StatusView:

@@ -1,24 +1,23 @@
 """The whole cell at one glance, and cut to what fits a screen."""
 
 import heapq
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from itertools import chain, islice
 
 import msgspec
 
 import borgish
 from borgish.api.views.jobs import job_view
-from borgish.api.views.machines import drained_text, has_trouble, is_answering, machine_view
-from borgish.api.views.tally import Tally, total
-from borgish.bands import Bands
+from borgish.api.views.machines import drained_text, has_trouble, machine_view, silent
+from borgish.api.views.sums import DEAD, FAILED, FINISHED, PENDING, RUNNING, TASKS
+from borgish.api.views.tally import Tally
 from borgish.cell.drains import Drains
 from borgish.cell.free_space import AMPLE, FreeSpace, refusing
 from borgish.cell.model import Cell, Job, Machine
 from borgish.cell.observed import Observed
 from borgish.clock import Now
-from borgish.resources import Resources
 from borgish.text import instant
-from borgish.vocabulary import Band, State
+from borgish.vocabulary import Band
 from borgish.wire.api import (
     AppSummary,
     BandUse,
@@ -50,16 +49,18 @@ class Daemon(msgspec.Struct, frozen=True):
     certificates: tuple[CertificatesView, ...] = ()
     uncertified: tuple[str, ...] = ()  # machines without a certificate of the cell's authority
 
+    @property
+    def refusing(self) -> tuple[str, ...]:
+        """Which commands are refused now, a sentence for each reason."""
+        return tuple(words for words in (*self.refused, refusing(self.free_space)) if words)
+
 
 def status_view(cell: Cell, observed: Observed, tally: Tally, daemon: Daemon, now: Now) -> StatusView:
-    """Return the cell at one glance. Costs a walk over jobs and machines, and over the tasks of
-    jobs of which some are dead and did not finish."""
+    """Return the cell at one glance."""
     tally.fill(cell, observed)
-    jobs = cell.jobs.values()
-    machines_up = [machine for machine in cell.machines.values() if machine.up]
-    draining = sorted((m for m in cell.machines.values() if m.is_draining), key=lambda machine: machine.name)
-    dead, finished = sum(job.dead for job in jobs), sum(job.finished for job in jobs)
-    failed = sum(job.failed for job in jobs)
+    sums = tally.sums
+    counts = sums.counts
+    draining = [cell.machines[name] for name in sorted(sums.draining)]
     return StatusView(
         cell=cell.name,
         version=borgish.__version__,
@@ -69,24 +70,24 @@ def status_view(cell: Cell, observed: Observed, tally: Tally, daemon: Daemon, no
         started_at=instant(daemon.started_at),
         now=instant(now.wall),
         machines=len(cell.machines),
-        machines_up=len(machines_up),
+        machines_up=sums.machines_up,
         jobs=len(cell.jobs),
-        tasks=sum(len(job.tasks) for job in jobs),
-        pending=sum(job.pending for job in jobs),
-        running=sum(job.running for job in jobs),
+        tasks=counts[TASKS],
+        pending=counts[PENDING],
+        running=counts[RUNNING],
         up=tally.all_up if observed.known else None,
-        dead=dead,
-        capacity=total((machine.capacity, 1) for machine in machines_up),
-        bands=_bands(jobs, cell.rules.bands),
+        dead=counts[DEAD],
+        capacity=sums.capacity,
+        bands=tuple(BandUse(band, *sums.band(band)) for band in Band),
         store=daemon.store,
         last_checkpoint=daemon.last_checkpoint,
         to_change=sum(len(rollout.attempts) for key in cell.rolling if (rollout := cell.jobs[key].rollout)),
-        refusing=tuple(words for words in (*daemon.refused, refusing(daemon.free_space)) if words),
+        refusing=daemon.refusing,
         store_free_bytes=daemon.free_space.free_bytes,
-        machines_silent=sum(not is_answering(machine, observed) for machine in machines_up),
-        finished=finished,
-        failed=failed,
-        killed=dead - finished - failed,
+        machines_silent=sum(map(sums.is_up, silent(observed))),
+        finished=counts[FINISHED],
+        failed=counts[FAILED],
+        killed=counts[DEAD] - counts[FINISHED] - counts[FAILED],
         rollbacks_paused=tuple(islice(_paused(cell), PAUSED_SHOWN)),
         frozen=str(cell.freeze or ""),
         machines_draining=len(draining),
@@ -166,32 +167,3 @@ def _job_rank(cell: Cell, tally: Tally, job: Job) -> tuple[bool, int]:
     pending = job.pending - len(cell.deferred.get(job.key, ()))
     trouble = pending or tally.up(job.key) < job.running or job.failed
     return not trouble, -job.uid
-
-
-def _bands(jobs: Iterable[Job], bands: Bands) -> tuple[BandUse, ...]:
-    uses = {band: [0, 0, 0] for band in Band}
-    for job in jobs:
-        if job.running:
-            use, needs = uses[bands.of(job.spec.priority)], _running_needs(job)
-            use[0] += needs.cpu_millis
-            use[1] += needs.ram_bytes
-            use[2] += job.running
-    return tuple(BandUse(band, *use) for band, use in uses.items())
-
-
-def _running_needs(job: Job) -> Resources:
-    """Return the limits of all running tasks of a job; looks only at those with limits of their own.
-
-    Nothing for a job that runs in allocs: its limits are in theirs.
-    """
-    if job.spec.inside:
-        return Resources()
-    if job.is_mixed:
-        running = (task for task in job.tasks if task.state is State.RUNNING)
-        return total((job.spec_of(task).needs(task.index), 1) for task in running)
-    own = [
-        override.resources
-        for index, override in job.spec.overrides.items()
-        if override.resources and index < len(job.tasks) and job.tasks[index].state is State.RUNNING
-    ]
-    return total([(job.spec.resources, job.running - len(own)), *((needs, 1) for needs in own)])

@@ -5,6 +5,8 @@ Whoever keeps a tally tells it what changed. One that nobody tells must not outl
 
 from collections.abc import Iterable, Mapping
 
+from borgish.api.views.amounts import total
+from borgish.api.views.sums import CellSums
 from borgish.api.views.tasks import phase_of, seen_attempt
 from borgish.cell.model import Cell, Job, Task
 from borgish.cell.moves import Cursor
@@ -43,6 +45,7 @@ class Tally:
     """The sums of a whole cell. The master keeps one, and tells it what each turn changed."""
 
     def __init__(self) -> None:
+        self.sums = CellSums()
         self._committed: dict[str, Committed] = {}  # by machine
         self._fullness: dict[str, float] = {}  # by machine; none of those to be looked at again
         self._up: dict[str, set[int]] = {}  # by job: the indexes of those that are up
@@ -51,6 +54,7 @@ class Tally:
     def note(self, touched: Touched, seen: Mapping[str, Iterable[int]]) -> None:
         """Note what a step changed; ``seen`` are tasks, as indexes by job, of which something else was
         seen."""
+        self.sums.note(touched)
         for name in touched.placements | touched.machines:
             self._fullness.pop(name, None)
         if (stale := self._stale) is None:
@@ -63,6 +67,7 @@ class Tally:
 
     def fill(self, cell: Cell, observed: Observed) -> None:
         """Bring the sums up to date."""
+        self.sums.fill(cell)
         for name in self._committed.keys() - cell.machines.keys():
             del self._committed[name]
             self._fullness.pop(name, None)
@@ -114,24 +119,6 @@ def task_is_up(observed: Observed, job: Job, task: Task) -> bool:
         return False
     phase = phase_of(job, task, seen_attempt(observed, task_name(job.key, task.index), task))
     return phase is Phase.HEALTHY or (phase is Phase.UP and job.spec.health is None)
-
-
-def total(amounts: Iterable[tuple[Resources, int]]) -> Resources:
-    """Return the sum of amounts, each taken so many times."""
-    cpu_millis = ram_bytes = disk_bytes = 0
-    named: dict[str, int] = {}
-    devices: dict[str, int] = {}
-    for amount, times in amounts:
-        cpu_millis += amount.cpu_millis * times
-        ram_bytes += amount.ram_bytes * times
-        disk_bytes += amount.disk_bytes * times
-        for name, count in amount.named.items():
-            named[name] = named.get(name, 0) + count * times
-        for kind, millis in amount.devices.items():
-            devices[kind] = devices.get(kind, 0) + millis * times
-    named = {name: count for name, count in named.items() if count}  # of what went there may be nothing left
-    devices = {kind: millis for kind, millis in devices.items() if millis}
-    return Resources(cpu_millis, ram_bytes, disk_bytes, named, devices)
 
 
 def fullness(used: Resources, capacity: Resources) -> float:

@@ -94,10 +94,12 @@ class FakeMaster:
             bands=lambda: self.cell.rules.bands,
             free_space=lambda: AMPLE,
             expect_obeyed=lambda: None,
-            health=lambda status: leader_health(status, "http://here:1"),
+            health=lambda: leader_health(self.cell, self.daemon, "http://here:1"),
             metrics=Metrics().render,
             seal=Sealer("0" * 64).seal,
         )
+
+    daemon = Daemon(NOW.wall - 60, "memory", CHECKPOINT)
 
     def reset(self) -> None:
         """Be as new; the hub as well, which is what watchers hang on."""
@@ -107,7 +109,6 @@ class FakeMaster:
         self.before: Cell | None = None
         self.imported = b""
         self.archived: tuple[float | None, float | None] | None = None
-        self.tally = Tally()
         self.asked: list[Asked] = []
         self.noted: list[AuditNote] = []
         self.sought: list[Moment] = []
@@ -179,8 +180,7 @@ class FakeMaster:
         return view(self.reading(self.observed, small_refusals()))
 
     def reading(self, observed: Observed, refusals: dict[str, tuple[RefusalView, ...]]) -> Reading:
-        cell, tally = self.cell, self.tally if observed.known else Tally()
-        daemon = Daemon(NOW.wall - 60, "memory", CHECKPOINT)
+        cell, daemon, tally = self.cell, self.daemon, Tally()
         return Reading(
             cell, observed, NOW, refusals, lambda: status_view(cell, observed, tally, daemon, NOW), tally
         )

@@ -4,6 +4,7 @@ import msgspec
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
+from borgish.api.views.status import Daemon, status_view
 from borgish.api.views.tally import Tally
 from borgish.cell.command import Command
 from borgish.cell.commands import JoinMachine, SubmitJob
@@ -89,10 +90,11 @@ class Follower:
         event(f"incoming: {self.name in cell.arriving}")
 
 
-def check_tally(core: Core, tally: Tally) -> None:
-    anew = Tally()
-    for each in (tally, anew):
-        each.fill(core.cell, core.observed)
+def check_tally(core: Core, tally: Tally, now: Now) -> None:
+    anew, daemon = Tally(), Daemon(0.0, "memory")
+    status, status_anew = (status_view(core.cell, core.observed, each, daemon, now) for each in (tally, anew))
+    assert status == status_anew
+    assert sum(use.tasks for use in status.bands) == status.running
     for name in core.cell.machines:
         assert tally.committed(core.cell, name) == anew.committed(core.cell, name)
         assert tally.fullness(name) == anew.fullness(name)
@@ -132,7 +134,7 @@ def test_followers_know_what_there_is(
         step = core.step([PollsAnswered(dict.fromkeys(core.cell.machines, now.mono)), *asks], now)
         tally.note(step.touched, step.seen)
         if looks:
-            check_tally(core, tally)
+            check_tally(core, tally, now)
         for name in core.cell.machines if looks else ():
             if name not in followers:
                 followers[name] = Follower(core, name)

@@ -1,6 +1,6 @@
 """Sums of amounts."""
 
-from borgish.api.views.tally import total
+from borgish.api.views.amounts import total
 from borgish.resources import Resources
 
 
