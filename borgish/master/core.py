@@ -38,6 +38,7 @@ from borgish.cell.events import (
     MachineUp,
     Recorded,
     RolledBack,
+    TasksPlaced,
 )
 from borgish.cell.free_space import AMPLE, ASKS_FOR_MORE, FreeSpace, Level, check_space, store_full
 from borgish.cell.generations import check_generation
@@ -118,6 +119,7 @@ class Core:
         self._resync_at = self._stepped_at = now.mono
         self._is_resync = False  # this step
         self._stale: set[str] = set(cell.machines)  # machines the scheduler has to look at again
+        self._read: set[str] = set()  # those that it has read in this step, as they are since
         self._entries: list[Entry] = []
         self._audit: list[tuple[AuditNote, int]] = []  # with positions of journal entries
         self._reported: set[str] = set()
@@ -215,7 +217,8 @@ class Core:
         more: bool,
     ) -> Step:
         touched = self.cell.take_touched()
-        self._stale |= touched.machines | touched.placements | touched.machines_gone
+        self._stale |= (touched.machines | touched.placements | touched.machines_gone) - self._read
+        self._read = set()
         changed = touched.tasks.keys() | touched.tasks_gone.keys() | touched.jobs_gone | touched.leases.keys()
         self._exclusive = {key for key in changed if key in self.cell.leases or key in self.observed.leases}
         entries, self._entries = tuple(self._entries), []
@@ -299,7 +302,7 @@ class Core:
         planned = self.dry_run(command.spec, ask.actor, now)
         check_unchanged(token, planned)
         accepted = self._record(command, ask.actor, now, ask)
-        self._carry_out(planned.plan, now)
+        self._carry_out(planned.plan, now, is_trial=True)
         return accepted
 
     def _known(self, ask: CommandRequest) -> Accepted | None:
@@ -426,8 +429,8 @@ class Core:
             watch(self.observed, new, now)
         # Where nothing waits nobody asks, and a machine that is heard of several times is read once.
         if self.cell.waiting or self._is_resync:
-            stale, self._stale = self._unread(), set()
-            self._scheduler.refresh(self.cell, self.observed, sorted(stale))
+            self._read, self._stale = self._unread(), set()
+            self._scheduler.refresh(self.cell, self.observed, sorted(self._read))
         if not self.cell.waiting:
             self.refusals, self.observed.refused = {}, {}
             return False
@@ -441,16 +444,27 @@ class Core:
 
     def _unread(self) -> set[str]:
         """Return the machines that changed since the scheduler read them."""
-        return self._stale | self.cell.touched.machines | self.cell.touched.placements
+        return self._stale | ((self.cell.touched.machines | self.cell.touched.placements) - self._read)
 
-    def _carry_out(self, plan: Plan, now: Now) -> None:
-        """Enter one pass: an attempt's id is the position of its entry. Victims go first."""
+    def _carry_out(self, plan: Plan, now: Now, *, is_trial: bool = False) -> None:
+        """Enter one pass: an attempt's id is the position of its entry. Victims go first. ``is_trial``: the
+        rows that the scheduler keeps know nothing of it."""
+        before = self.cell.take_touched()
         self._decide_all("preempt", (evict_command(each) for each in plan.preemptions), now)
         self._decide_all("promise", (promise_command(each) for each in plan.promises), now)
-        self._decide_all("place", (place_command(each) for each in plan.placements), now)
+        placed = self._decide_all("place", (place_command(each) for each in plan.placements), now)
+        touched = self.cell.touched
+        is_done = sum(map(_count_placed, placed)) == sum(len(each.indexes) for each in plan.placements)
+        in_rows = is_done and not is_trial
+        as_planned = self._scheduler.carried_out(self.cell, plan) if in_rows else frozenset[str]()
+        others = touched.machines | (touched.placements - as_planned)
+        self._read = (self._read | as_planned) - others
+        self._stale |= others
+        before.add(touched)
+        self.cell.touched = before
 
-    def _decide_all(self, cause: str, commands: Iterable[Command], now: Now) -> None:
-        """Enter what the scheduler planned as one decision."""
+    def _decide_all(self, cause: str, commands: Iterable[Command], now: Now) -> Sequence[AnyEvent]:
+        """Enter what the scheduler planned as one decision; return what happened by it."""
         decided: list[tuple[Command, tuple[AnyEvent, ...]]] = []
         moved: Moved = {}
         gate = Gate(self.cell, self.observed, now)
@@ -465,9 +479,11 @@ class Core:
             else:
                 if events:
                     decided.append((command, events))
-        if decided:
-            decision = Decision(tuple(chain.from_iterable(events for _, events in decided)), "", "")
-            self._enter(decision, cause, "scheduler", now, None, record(decided))
+        if not decided:
+            return ()
+        decision = Decision(tuple(chain.from_iterable(events for _, events in decided)), "", "")
+        self._enter(decision, cause, "scheduler", now, None, record(decided))
+        return decision.events
 
     def _with_old_orphans(self, now: Now) -> set[str]:
         return {
@@ -499,6 +515,10 @@ def evict_command(planned: Preemption) -> EvictTasks:
 def promise_command(planned: Promise) -> PromisePlaces:
     """Return the command that keeps places."""
     return PromisePlaces(planned.job, planned.indexes, planned.machines)
+
+
+def _count_placed(event: AnyEvent) -> int:
+    return len(event.indexes) if isinstance(event, TasksPlaced) else 0
 
 
 def _answer_text(decision: Decision) -> str:

@@ -127,6 +127,10 @@ class QuarantiningScheduler:
         }
         return msgspec.structs.replace(plan, refusals=plan.refusals | refusals) if refusals else plan
 
+    def carried_out(self, cell: Cell, plan: Plan) -> frozenset[str]:
+        """See ``Scheduler.carried_out``."""
+        return self._scheduler.carried_out(cell, plan)
+
     def dry_run(
         self,
         cell: Cell,

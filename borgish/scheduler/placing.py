@@ -182,9 +182,9 @@ def place(
     ranked machines away, so that as many machines as tasks, and ``own_max`` more, always hold the best.
     """
     spread_first = decides_first(fleet, kind)
-    # A job that has none yet: the usual case, and quick.
-    is_first = spread_first and len(runs) == 1 and not own_max
-    if is_first and (taken := _at_once(fleet, policy, kind, scored, runs[0])):
+    # One job, and a machine without tasks of it for each: the usual case, and quick.
+    is_single = spread_first and len(runs) == 1
+    if is_single and (taken := _at_once(fleet, policy, kind, scored, runs[0], has_some=own_max > 0)):
         return [taken]
     ranked = ranking(scored, ranked_count(fleet, sum(count for _, count in runs) + own_max))
     placed = []
@@ -208,14 +208,20 @@ def place(
     return placed
 
 
-def _at_once(fleet: Fleet, policy: Policy, kind: TaskClass, scored: Scored, run: Run) -> Taken | None:
-    """Place the tasks of a job that has none yet, if there is a machine for each.
+def _at_once(
+    fleet: Fleet, policy: Policy, kind: TaskClass, scored: Scored, run: Run, *, has_some: bool
+) -> Taken | None:
+    """Place the tasks of a job, if there is a machine for each that has none of it.
 
     Return None where machines have to be compared again as they are taken.
     """
     costs, (job, count) = scored.costs, run
     if not fleet.independent_rows or count >= len(costs):
         return None
+    if has_some:
+        jobs, rows = fleet.jobs, range(len(costs)) if scored.rows is None else scored.rows.tolist()
+        has_own = np.fromiter((job.key in jobs[row] for row in rows), dtype=np.bool_, count=len(costs))
+        costs = np.where(has_own, UNFIT, costs)
     best = np.array([costs.argmin()]) if count == 1 else costs.argpartition(count - 1)[:count]
     best = best[np.lexsort((best, costs[best]))] if count > 1 else best
     if not costs.item(best[-1]) < UNFIT:

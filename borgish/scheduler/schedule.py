@@ -5,8 +5,8 @@ need at most half of what is free, so that their order hardly decides who gets a
 one class in it can be placed together. As the cell fills, windows shrink to single tasks. (Where a
 constraint makes a few machines scarce in a cell with much room, fairness is by window, not by task.)
 
-This only plans. The arrays already hold what was planned; whoever carries the plan out reports which
-machines changed, and their rows are read again.
+This only plans. The arrays already hold what was planned: whoever carries all of it out says so, and reports
+which other machines changed, whose rows are read again.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,6 +14,7 @@ from copy import copy
 
 import msgspec
 
+from borgish.cell.allocs import is_alloc_set
 from borgish.cell.disruption import Gate
 from borgish.cell.leases import why_waiting
 from borgish.cell.model import Cell, Job, Task
@@ -123,6 +124,25 @@ class Scheduler:
         plan = msgspec.structs.replace(plan, refusals=plan.refusals | leased(cell, observed, plan))
         memory.fleet.topology.forget_unused()
         return plan
+
+    def carried_out(self, cell: Cell, plan: Plan) -> frozenset[str]:
+        """Take the last plan as done, all of it; return the machines whose rows are as the cell has them by
+        that, and need not be read again.
+
+        Not so where others have to leave, where places are kept, and where a placement counts otherwise than
+        it was planned: ports by their number, an incoming attempt, an alloc and what is in one.
+        """
+        if plan.preemptions or plan.promises or cell.promised:
+            return frozenset()
+        done, others = set[str](), set[str]()
+        for placement in plan.placements:
+            is_alloc = placement.allocs or is_alloc_set(cell.jobs[placement.job])
+            counts_otherwise = is_alloc or placement.ports or placement.job in cell.handovers
+            (others if counts_otherwise else done).update(placement.machines)
+        done -= others
+        self._planned -= done
+        self._alloc_sets.refresh(done)
+        return frozenset(done)
 
     def _note_planned(self, plan: Plan, cell: Cell) -> None:
         self._planned.update(name for placement in plan.placements for name in placement.machines)

@@ -55,7 +55,7 @@ KnownCapacity = tuple[Resources, int]
 
 AMOUNTS = ("capacity", "inverse", "free")
 FLAGS = ("present", "up", "silent", "cordoned", "draining", "quarantined", "stuck")
-BY_ROW = (*AMOUNTS, *FLAGS, "runtimes", "working", "changed", "tie", "shares")
+BY_ROW = (*AMOUNTS, *FLAGS, "runtimes", "working", "changed", "tie", "cpu_held", "shares")
 """The arrays that grow when there are more machines."""
 
 
@@ -101,8 +101,6 @@ class Widening(Protocol):
 READ_AT_ONCE = 1000
 """So many machines are counted before their rows are written; the counts of all would take much memory."""
 
-SHARE_STEP = 1e-9  # below any share of a machine that a task can have
-
 
 class Reading(msgspec.Struct):
     """What there is to read into one row. ``devices`` are those of an alloc, by name."""
@@ -126,8 +124,8 @@ class Fleet:
     (in units of their own) and kinds of device (thousandths of a device).
 
     ``free`` is ``capacity`` without what tasks, kept places and leaving attempts hold. ``held`` is what
-    tasks below prod hold, by priority: what there is to preempt. ``shares`` [prod, row] is which part of the
-    cpu tasks below prod hold (0) and prod (1).
+    tasks below prod hold, by priority: what there is to preempt. ``cpu_held`` [prod, row]
+    is how much cpu tasks below prod hold (0) and prod (1), and ``shares`` [prod, row] which part of it.
     """
 
     noun = "machine"
@@ -175,6 +173,7 @@ class Fleet:
         self._known_capacity: dict[int, KnownCapacity] = {}  # by row
         self._known_facts: dict[int, tuple[object, ...]] = {}  # by row: what its facts were last read from
         self._usages = Usages()
+        self.cpu_held: FloatArray = np.zeros((2, 0))
         self.shares: FloatArray = np.zeros((2, 0))
         self._widen(size)
 
@@ -453,14 +452,12 @@ class Fleet:
 
     def _read_shares(self, rows: IntArray, by_priority: dict[int, FloatArray]) -> BoolArray:
         """Write who holds which share of the cpu; return where it changed."""
-        shares: FloatArray = np.zeros((2, len(rows)))
+        held: FloatArray = np.zeros((2, len(rows)))
         for priority, amounts in by_priority.items():
-            shares[int(priority >= self.bands.production)] += amounts[CPU]
-        shares *= self.inverse[CPU, rows]
-        # The running pass adds up, so that the last digits may differ.
-        below, prod = np.abs(shares - self.shares[:, rows]) >= SHARE_STEP
-        changed: BoolArray = below | prod
-        self.shares[:, rows[changed]] = shares[:, changed]
+            held[int(priority >= self.bands.production)] += amounts[CPU]
+        shares = held * self.inverse[CPU, rows]
+        changed: BoolArray = (shares != self.shares[:, rows]).any(axis=0)
+        self.cpu_held[:, rows], self.shares[:, rows] = held, shares
         return changed
 
     def _read_devices(self, readings: Sequence[Reading]) -> list[bool]:
@@ -521,10 +518,13 @@ class Fleet:
                 for row in rows:
                     of_kind[row] += change
         self.version += 1
-        share, inverse = self.shares[int(kind.is_prod)], self.inverse[CPU]
+        is_prod, inverse = int(kind.is_prod), self.inverse[CPU]
+        held_cpu, share = self.cpu_held[is_prod], self.shares[is_prod]
         cpu, version, changed = kind.cpu * times, self.version, self.changed
         for row in rows:
-            share[row] += cpu * inverse.item(row)
+            # Of a sum of whole numbers, as it is read: shares added up would differ in the last digits.
+            held_cpu[row] += cpu
+            share[row] = held_cpu.item(row) * inverse.item(row)
             changed[row] = version
 
     # A kept place keeps everything: amounts, ports of any number and by number, and devices one by one, so
@@ -617,7 +617,7 @@ class Fleet:
         self.images.set(row, {})
         for each in (*map(self.__dict__.__getitem__, (*FLAGS, *AMOUNTS)), *self.held.values()):
             each[..., row] = 0
-        self.shares[:, row] = 0.0
+        self.cpu_held[:, row] = self.shares[:, row] = 0.0
         for devices in self.devices.values():
             devices.read(row, 0, {})
         self._spare.append(row)

@@ -5,7 +5,7 @@ from unittest.mock import patch
 
 import msgspec
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from borgish.cell.events import (
@@ -179,6 +179,10 @@ def test_caches_agree_with_the_cell_after_any_history(
         plan = scheduler.schedule(cell, observed, now)
         if data.draw(st.booleans()):
             check_plan(cell, observed, plan, now)
+            done = scheduler.carried_out(cell, plan)
+            scheduler.refresh(cell, observed, cell.machines.keys() - done)
+            check_fleet(scheduler._current(cell, observed).fleet, Fleet.of(cell, observed, 1, now.mono))
+            event(f"placed, and not read again: {bool(done)}")
         change(cell, observed, data, step)
         scheduler.refresh(cell, observed, touched(cell) | observed.machines.keys())
         now = now.later(data.draw(st.sampled_from([0.0, 1.0, 300.0])))
