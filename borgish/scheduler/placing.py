@@ -1,7 +1,8 @@
 """Puts tasks of one class on the best machines.
 
 Taking a machine changes its cost and no other, as long as no rule is about more than single machines.
-So the machines are ranked once, the best are taken from the top, and only those are scored again.
+So the machines are ranked once, the best are taken from the top, and only those are scored again. One job
+alone takes them level by level: those that have the fewest tasks of it, then those with one more.
 
 Rules of spread or affinity that count tasks of others are fixed while the class is placed, and added to
 the costs once. Rules that count the very tasks that are placed change with each of them: those over
@@ -182,10 +183,9 @@ def place(
     ranked machines away, so that as many machines as tasks, and ``own_max`` more, always hold the best.
     """
     spread_first = decides_first(fleet, kind)
-    # One job, and a machine without tasks of it for each: the usual case, and quick.
-    is_single = spread_first and len(runs) == 1
-    if is_single and (taken := _at_once(fleet, policy, kind, scored, runs[0], has_some=own_max > 0)):
-        return [taken]
+    if spread_first and len(runs) == 1 and fleet.independent_rows:  # the usual case, and quick
+        taken = None if own_max else _at_once(fleet, policy, kind, scored, runs[0])
+        return [taken or _by_levels(fleet, policy, kind, scored, runs[0])]
     ranked = ranking(scored, ranked_count(fleet, sum(count for _, count in runs) + own_max))
     placed = []
     for number, (job, count) in enumerate(runs, 1):
@@ -208,26 +208,34 @@ def place(
     return placed
 
 
-def _at_once(
-    fleet: Fleet, policy: Policy, kind: TaskClass, scored: Scored, run: Run, *, has_some: bool
-) -> Taken | None:
-    """Place the tasks of a job, if there is a machine for each that has none of it.
-
-    Return None where machines have to be compared again as they are taken.
-    """
+def _at_once(fleet: Fleet, policy: Policy, kind: TaskClass, scored: Scored, run: Run) -> Taken | None:
+    """Place the tasks of a job that has none yet; None where there is not a machine for each."""
     costs, (job, count) = scored.costs, run
-    if not fleet.independent_rows or count >= len(costs):
+    if count >= len(costs):
         return None
-    if has_some:
-        jobs, rows = fleet.jobs, range(len(costs)) if scored.rows is None else scored.rows.tolist()
-        has_own = np.fromiter((job.key in jobs[row] for row in rows), dtype=np.bool_, count=len(costs))
-        costs = np.where(has_own, UNFIT, costs)
     best = np.array([costs.argmin()]) if count == 1 else costs.argpartition(count - 1)[:count]
     best = best[np.lexsort((best, costs[best]))] if count > 1 else best
     if not costs.item(best[-1]) < UNFIT:
         return None
     taken = Taken()
     taken.take(fleet, policy, kind, job, (best if scored.rows is None else scored.rows[best]).tolist())
+    return taken
+
+
+def _by_levels(fleet: Fleet, policy: Policy, kind: TaskClass, scored: Scored, run: Run) -> Taken:
+    """Place the tasks of a job, where a machine with fewer tasks of it is better than any with more: on the
+    best of those with the fewest, all at once, then on those with one more."""
+    (job, count), taken = run, Taken()
+    costs, rows = scored.costs.copy(), np.arange(len(scored.costs)) if scored.rows is None else scored.rows
+    own: IntArray = np.array([fleet.jobs[row].get(job.key, 0) for row in rows.tolist()], dtype=np.int64)
+    while (left := count - len(taken.rows)) > 0 and len(fits := np.flatnonzero(costs < UNFIT)):
+        best = fits[own[fits] == own[fits].min()]
+        if left < len(best):
+            best = best[costs[best].argpartition(left - 1)[:left]]
+        best = best[np.lexsort((rows[best], costs[best]))]
+        taken.take(fleet, policy, kind, job, rows[best].tolist())
+        own[best] += 1
+        costs[best] = costs_of(fleet, policy, kind, rows[best])
     return taken
 
 
