@@ -43,7 +43,7 @@ Amounts = dict[str, int | dict[str, int]]
 """Some amounts, by attribute of ``Resources``: those that a file gives."""
 
 
-class Resources(msgspec.Struct, frozen=True):
+class Resources(msgspec.Struct, frozen=True, gc=False):
     """A vector of amounts. All are >= 0.
 
     ``devices`` are thousandths by kind: a machine has a multiple of 1000; a task asks for less than

@@ -507,7 +507,7 @@ class SetMachineUp(Command, frozen=True, tag=True):
     machine: str
 
 
-class SeenProgram(msgspec.Struct, frozen=True):
+class SeenProgram(msgspec.Struct, frozen=True, gc=False):
     """One of the programs beside an attempt's main one, as last reported."""
 
     name: str
@@ -517,7 +517,7 @@ class SeenProgram(msgspec.Struct, frozen=True):
     reason: str = ""
 
 
-class SeenAttempt(msgspec.Struct, frozen=True):
+class SeenAttempt(msgspec.Struct, frozen=True, gc=False):
     """One attempt as its machine last reported it; see ``wire.link.AttemptReport`` for the fields."""
 
     task: str

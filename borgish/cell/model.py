@@ -1,7 +1,9 @@
 """A cell in memory: the records that are journalled and stored, and the indexes that follow from them.
 
 Only ``apply`` writes; everybody else reads. ``Task`` is the record there are 200,000 of, hence ``gc=False``
-and plain fields.
+and plain fields. So it is with all that there is of each task elsewhere (``SeenAttempt``, ``AttemptSpec``
+and what is in them): a pause of Python's garbage collection grows with what it has to look through, and took
+0.4 s with 50,000 tasks. None of them can be part of a circle.
 """
 
 import msgspec

@@ -14,7 +14,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from operator import itemgetter
 from sys import intern
-from typing import NamedTuple
+
+import msgspec
 
 from borgish.cell.access import Secret, secret_key
 from borgish.cell.allocs import alloc_name
@@ -184,7 +185,7 @@ class Conversation:
         self._incoming.forget()
 
 
-class _Rendered(NamedTuple):
+class _Rendered(msgspec.Struct, frozen=True, gc=False):
     """An attempt as its machine was told, of a version of its job."""
 
     spec: AttemptSpec

@@ -39,7 +39,7 @@ NEVER_MOUNTED = (
 """Folders of a machine that no container gets, nor anything inside them, nor what they are inside of."""
 
 
-class Restart(msgspec.Struct, frozen=True):
+class Restart(msgspec.Struct, frozen=True, gc=False):
     """When a program that ended is started again on its machine.
 
     ``attempts`` failures within ``within_seconds`` end the task, or have a service's go elsewhere; 0 means no
@@ -82,7 +82,7 @@ class ExitRule(msgspec.Struct, frozen=True, omit_defaults=True):
         return f"{self.do} at {', '.join([*map(str, self.codes), *self.signals])}"
 
 
-class Stop(msgspec.Struct, frozen=True):
+class Stop(msgspec.Struct, frozen=True, gc=False):
     """How a task is asked to end: a signal by name without SIG, then SIGKILL after the grace (Kubernetes'
     terminationGracePeriodSeconds, Nomad's kill_timeout).
 
@@ -96,7 +96,7 @@ class Stop(msgspec.Struct, frozen=True):
     deregister_seconds: float | None = None
 
 
-class Health(msgspec.Struct, frozen=True, omit_defaults=True):
+class Health(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """A health check (liveness probe). Exactly one of ``http`` (a path), ``tcp`` (true) and ``command`` is
     set.
 
@@ -222,7 +222,7 @@ class After(msgspec.Struct, frozen=True, omit_defaults=True):
         return f"{self.job}{until}" + f" within {self.within_seconds:g}s" * bool(self.within_seconds)
 
 
-class Program(msgspec.Struct, frozen=True, omit_defaults=True):
+class Program(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """One more program of each task (a sidecar): starts, runs and ends with it, in its limits."""
 
     name: str
@@ -232,7 +232,7 @@ class Program(msgspec.Struct, frozen=True, omit_defaults=True):
     workdir: str = ""
 
 
-class Mount(msgspec.Struct, frozen=True, omit_defaults=True):
+class Mount(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """A folder of the machine inside a container (Kubernetes' hostPath, Docker's bind mount), for reading
     unless ``write``. In a job file these are ``from``, ``to`` and ``write``."""
 
@@ -252,7 +252,7 @@ def overlap(one: str, other: str) -> bool:
     return one == other or f"{one}/".startswith(f"{other}/") or f"{other}/".startswith(f"{one}/")
 
 
-class Container(msgspec.Struct, frozen=True, omit_defaults=True):
+class Container(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """How far a container is open (Kubernetes' securityContext): by default not at all.
 
     ``user`` is a number, or two as in 1000:100, the second the group's where it is another number. 0 is root.

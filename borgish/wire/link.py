@@ -22,7 +22,7 @@ Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
 ExitCode = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 
 
-class AttemptSpec(msgspec.Struct, frozen=True, omit_defaults=True):
+class AttemptSpec(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """One attempt as its machine needs it: all substitutions done, all ports numbered.
 
     ``env`` is complete (``BORGISH_*`` and ``PORT_*`` included). ``health.command`` is substituted.
@@ -107,7 +107,7 @@ def main_key(key: str) -> str:
     return key if (mark := key.find(":", at)) < 0 else key[:mark]
 
 
-class StopOrder(msgspec.Struct, frozen=True, omit_defaults=True):
+class StopOrder(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """One attempt that should end. How (signal, grace) the borglet knows from its ledger.
 
     ``grace_seconds``: it gets no more than this, should its own grace be longer. None: its own.
@@ -211,7 +211,7 @@ class PollRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     takes_changes: bool = False  # of reports; else they are to be whole
 
 
-class Exit(msgspec.Struct, frozen=True, omit_defaults=True):
+class Exit(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """How a program ended: an exit code, or a signal, or neither when it could not be learned."""
 
     code: ExitCode | None = None
@@ -226,7 +226,7 @@ class Exit(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.code == 0
 
 
-class ProgramReport(msgspec.Struct, frozen=True, omit_defaults=True):
+class ProgramReport(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """One of the programs beside the main one, as it is."""
 
     name: str
@@ -238,7 +238,7 @@ class ProgramReport(msgspec.Struct, frozen=True, omit_defaults=True):
     held_back: bool = False
 
 
-class AttemptReport(msgspec.Struct, frozen=True, omit_defaults=True):
+class AttemptReport(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """One attempt as it is on its machine. ``ended`` is final; the phase means nothing from then on.
 
     All is of its main program, but that it has ended only when all of its programs have. What waits for its
@@ -272,7 +272,7 @@ class AttemptReport(msgspec.Struct, frozen=True, omit_defaults=True):
         return attempt_key(self.task, self.attempt)
 
 
-class Usage(msgspec.Struct, frozen=True, array_like=True):
+class Usage(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """What one attempt used when last sampled."""
 
     task: str
