@@ -1,8 +1,8 @@
 """Puts tasks of one class on the best machines.
 
 Taking a machine changes its cost and no other, as long as no rule is about more than single machines.
-So the machines are ranked once, the best are taken from the top, and only those are scored again. One job
-alone takes them level by level: those that have the fewest tasks of it, then those with one more.
+So the machines are ranked once, the best are taken from the top, and only those are scored again. Jobs of
+many tasks take them level by level: those that have the fewest tasks of the job, then those with one more.
 
 Rules of spread or affinity that count tasks of others are fixed while the class is placed, and added to
 the costs once. Rules that count the very tasks that are placed change with each of them: those over
@@ -31,6 +31,8 @@ from borgish.spec.job import MACHINE
 
 GROUPS_MIN = 64
 MANY = 6  # rows from which on arrays are faster than one by one
+ROWS_FOR_A_TASK = 100
+"""To look at so many rows of arrays for each run takes as long as one task does that is taken from a heap."""
 LIMIT_MAX = sys.float_info.max  # above every cost, below UNFIT
 
 Ranked = list[tuple[float, int]]
@@ -183,10 +185,14 @@ def place(
     ranked machines away, so that as many machines as tasks, and ``own_max`` more, always hold the best.
     """
     spread_first = decides_first(fleet, kind)
-    if spread_first and len(runs) == 1 and fleet.independent_rows:  # the usual case, and quick
-        taken = None if own_max else _at_once(fleet, policy, kind, scored, runs[0])
-        return [taken or _by_levels(fleet, policy, kind, scored, runs[0])]
-    ranked = ranking(scored, ranked_count(fleet, sum(count for _, count in runs) + own_max))
+    tasks = sum(count for _, count in runs)
+    if spread_first and fleet.independent_rows:
+        is_first = len(runs) == 1 and not own_max  # a job that has none yet: the usual case, and quick
+        if is_first and (at_once := _at_once(fleet, policy, kind, scored, runs[0])):
+            return [at_once]
+        if len(runs) * len(scored.costs) <= ROWS_FOR_A_TASK * tasks:
+            return _by_levels(fleet, policy, kind, scored, runs)
+    ranked = ranking(scored, ranked_count(fleet, tasks + own_max))
     placed = []
     for number, (job, count) in enumerate(runs, 1):
         choice = Ranking(fleet, policy, kind, ranked, job)
@@ -222,21 +228,26 @@ def _at_once(fleet: Fleet, policy: Policy, kind: TaskClass, scored: Scored, run:
     return taken
 
 
-def _by_levels(fleet: Fleet, policy: Policy, kind: TaskClass, scored: Scored, run: Run) -> Taken:
-    """Place the tasks of a job, where a machine with fewer tasks of it is better than any with more: on the
-    best of those with the fewest, all at once, then on those with one more."""
-    (job, count), taken = run, Taken()
+def _by_levels(
+    fleet: Fleet, policy: Policy, kind: TaskClass, scored: Scored, runs: Sequence[Run]
+) -> list[Taken]:
+    """Place tasks where a machine with fewer tasks of the job is better than any with more: those of a job on
+    the best of the machines with the fewest, all at once, then on those with one more."""
     costs, rows = scored.costs.copy(), np.arange(len(scored.costs)) if scored.rows is None else scored.rows
-    own: IntArray = np.array([fleet.jobs[row].get(job.key, 0) for row in rows.tolist()], dtype=np.int64)
-    while (left := count - len(taken.rows)) > 0 and len(fits := np.flatnonzero(costs < UNFIT)):
-        best = fits[own[fits] == own[fits].min()]
-        if left < len(best):
-            best = best[costs[best].argpartition(left - 1)[:left]]
-        best = best[np.lexsort((rows[best], costs[best]))]
-        taken.take(fleet, policy, kind, job, rows[best].tolist())
-        own[best] += 1
-        costs[best] = costs_of(fleet, policy, kind, rows[best])
-    return taken
+    placed, at = [], rows.tolist()
+    for job, count in runs:
+        taken = Taken()
+        own: IntArray = np.array([fleet.jobs[row].get(job.key, 0) for row in at], dtype=np.int64)
+        while (left := count - len(taken.rows)) > 0 and len(fits := np.flatnonzero(costs < UNFIT)):
+            best = fits[own[fits] == own[fits].min()]
+            if left < len(best):
+                best = best[costs[best].argpartition(left - 1)[:left]]
+            best = best[np.lexsort((rows[best], costs[best]))]
+            taken.take(fleet, policy, kind, job, rows[best].tolist())
+            own[best] += 1
+            costs[best] = costs_of(fleet, policy, kind, rows[best])
+        placed.append(taken)
+    return placed
 
 
 class RuledRanking(Ranking):
