@@ -75,6 +75,7 @@ def in_full(view: StatusView, url: str, pid: int, masters: str = "") -> str:
             ("master", f"{url}, {where}" if now else ""),
             ("masters", masters),
             ("refusing", "; ".join(view.refusing)),
+            *(("busy", line) for line in view.busy),
             (
                 "journal",
                 f"{view.store}, position {view.position}, timeline {view.timeline}, epoch {view.epoch}",

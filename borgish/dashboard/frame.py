@@ -58,7 +58,10 @@ def frame(shown: Shown, width: int, height: int, *, filled: bool = True) -> Fram
     """Return what to show on a screen of this size. Without ``filled`` it ends after its last row."""
     width, height = max(1, width), max(1, height)
     top = [line([], width, shown.banner, Role.BANNER)] if shown.banner else []
-    top += [line([], width, refused, Role.BANNER) for refused in shown.view.status.refusing]
+    top += [
+        line([], width, refused, Role.BANNER)
+        for refused in (*shown.view.status.refusing, *shown.view.status.busy)
+    ]
     if shown.view.status.frozen:
         top.append(line([], width, f"The cell is {shown.view.status.frozen}", Role.BANNER))
     top += head(shown.view.status, shown.elapsed_seconds, width)

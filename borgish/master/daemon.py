@@ -221,8 +221,9 @@ class Daemon:
             leader.checkpointer,
             clock,
             store.kind,
-            lambda: (refused.text if (refused := fencing.fenced()) else "", *leader.inbox.refusing()),
+            lambda: refused.text if (refused := fencing.fenced()) else "",
             self._expiry,
+            leader.inbox.busy,
         )
         self._hub = WatchHub(leader.epoch, self._reader)
 

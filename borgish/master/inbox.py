@@ -65,7 +65,7 @@ class Submissions:
         elif (waited := now - queue[0].since) > WAIT_SECONDS_MAX:
             raise TooManyRequests(
                 f"this cell is busy: what {asked.actor} has asked for waits for {waited:.0f} s, "
-                f"{len(queue):,} commands in all",
+                f"and {len(queue) - 1:,} more after it",
                 "Nothing was done. Ask again, and for less at a time",
                 math.ceil(waited),
             )
@@ -181,12 +181,12 @@ class Inbox:
         except TimeoutError:
             return
 
-    def refusing(self) -> list[str]:
+    def busy(self) -> tuple[str, ...]:
         """Return of whom nothing more is taken in that asks for more, and why, a sentence for each."""
-        return [
-            f"new work of {actor} is refused: {count:,} commands of theirs wait, the first for {waited:.0f} s"
+        return tuple(
+            f"no more work of {actor} is taken in: {count:,} commands wait, the first for {waited:.0f} s"
             for actor, count, waited in self._submissions.late(asyncio.get_running_loop().time())
-        ]
+        )
 
     def take(self, has_time: Callable[[], bool]) -> Iterator[Input]:
         """Yield what arrived: news, then of each queue one after the other, while there is time."""

@@ -95,7 +95,7 @@ class Moments:
     def _reading(self, past: PastCell) -> Reading:
         cell, observed, tally = past.cell, past.observed, past.tally
         # What commands are refused for now is nothing of the past.
-        present = {"free_space": AMPLE, "refused": (), "certificates": (), "uncertified": ()}
+        present = {"free_space": AMPLE, "refused": "", "certificates": (), "uncertified": (), "busy": ()}
         now, daemon = self._clock.now(), msgspec.structs.replace(self._daemon(), **present)
         return Reading(
             cell, observed, now, {}, lambda: status_view(cell, observed, tally, daemon, now), tally

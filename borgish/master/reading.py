@@ -1,7 +1,7 @@
 """What clients are shown of the running cell: readings, the latest events in words, and plans."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import TypeVar
 
@@ -113,10 +113,11 @@ class Reader:
         checkpointer: Checkpointer,
         clock: Clock,
         store_kind: str,
-        refused: Callable[[], Sequence[str]] = tuple,
+        refused: Callable[[], str] = lambda: "",
         expiry: Expiry | None = None,
+        busy: Callable[[], tuple[str, ...]] = tuple,
     ) -> None:
-        """``refused`` tells which commands are not accepted and why, "" for what is no reason now;
+        """``refused`` tells why the machines' refusal lets no command be accepted, "" when they obey;
         ``expiry`` when the certificates of the cell end."""
         self._core = core
         self._turn = turn
@@ -124,7 +125,7 @@ class Reader:
         self._checkpointer = checkpointer
         self._clock = clock
         self._store_kind = store_kind
-        self._refused, self._expiry = refused, expiry
+        self._refused, self._expiry, self._busy = refused, expiry, busy
         self._started_at = clock.now().wall
         self._tally = Tally()
 
@@ -159,7 +160,8 @@ class Reader:
             self._checkpointer.latest,
             self._turn.free_space,
             self._refused(),
-            *(self._expiry.latest() if self._expiry else ()),
+            *(self._expiry.latest() if self._expiry else ((), ())),
+            self._busy(),
         )
 
     def _status(self) -> StatusView:

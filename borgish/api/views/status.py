@@ -45,14 +45,15 @@ class Daemon(msgspec.Struct, frozen=True):
     store: str  # sqlite, postgresql or memory
     last_checkpoint: CheckpointView | None = None
     free_space: FreeSpace = AMPLE  # for the store
-    refused: Sequence[str] = ()  # which commands are not accepted and why; "" for what is no reason now
+    refused: str = ""  # why the machines' refusal lets no command be accepted; "" when they obey
     certificates: tuple[CertificatesView, ...] = ()
     uncertified: tuple[str, ...] = ()  # machines without a certificate of the cell's authority
+    busy: tuple[str, ...] = ()  # of whom no further work is taken in for now, and why
 
     @property
     def refusing(self) -> tuple[str, ...]:
         """Which commands are refused now, a sentence for each reason."""
-        return tuple(words for words in (*self.refused, refusing(self.free_space)) if words)
+        return tuple(words for words in (self.refused, refusing(self.free_space)) if words)
 
 
 def status_view(cell: Cell, observed: Observed, tally: Tally, daemon: Daemon, now: Now) -> StatusView:
@@ -83,6 +84,7 @@ def status_view(cell: Cell, observed: Observed, tally: Tally, daemon: Daemon, no
         last_checkpoint=daemon.last_checkpoint,
         to_change=sum(len(rollout.attempts) for key in cell.rolling if (rollout := cell.jobs[key].rollout)),
         refusing=daemon.refusing,
+        busy=daemon.busy,
         store_free_bytes=daemon.free_space.free_bytes,
         machines_silent=sum(map(sums.is_up, silent(observed))),
         finished=counts[FINISHED],
