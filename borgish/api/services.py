@@ -80,6 +80,24 @@ class WatchMessage(msgspec.Struct, frozen=True):
     job: str = ""
 
 
+class WatchBatch:
+    """Messages that go out together, to all who watch the same: encoded once, when the first of them is
+    sent it."""
+
+    def __init__(self, messages: Sequence[WatchMessage]) -> None:
+        self.messages = messages
+        self._encoded: bytes | None = None
+
+    def encoded(self) -> bytes:
+        """Return them as server-sent events; JSON has no line breaks to take care of."""
+        if self._encoded is None:
+            self._encoded = b"".join(
+                b"id: %s\nevent: %s\ndata: %s\n\n" % (each.id.encode(), each.kind.encode(), each.data)
+                for each in self.messages
+            )
+        return self._encoded
+
+
 class Inbox(Protocol):
     """Takes commands."""
 
@@ -197,9 +215,9 @@ class Audit(Protocol):
 class WatchHub(Protocol):
     """Lets clients watch."""
 
-    def subscribe(self, kinds: frozenset[str], job: str, last_id: str) -> AsyncIterator[WatchMessage]:
-        """Yield messages as they come; from after ``last_id`` when given. Raises Gone when that is not
-        kept, and ends when the daemon does."""
+    def subscribe(self, kinds: frozenset[str], job: str, last_id: str) -> AsyncIterator[WatchBatch]:
+        """Yield messages as they come, those that came together as one batch; from after ``last_id`` when
+        given. Raises Gone when that is not kept, and ends when the daemon does."""
         ...
 
 

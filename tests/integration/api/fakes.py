@@ -14,7 +14,7 @@ from borgish.api.authority import AuthorityDoor
 from borgish.api.middleware import UNLIMITED
 from borgish.api.moments import Moment
 from borgish.api.serve import Serving, serve
-from borgish.api.services import Reading, Services, WatchMessage
+from borgish.api.services import Reading, Services, WatchBatch
 from borgish.api.views.history import HistoryFilter
 from borgish.api.views.status import Daemon, status_view
 from borgish.api.views.tally import Tally
@@ -201,7 +201,7 @@ class FakeMaster:
     async def decided(self, thing: Thing, after: int, until: int) -> list[Entry]:
         return [each for each in self.journal if each.position > after and decides_about(each, thing)]
 
-    def subscribe(self, kinds: frozenset[str], job: str, last_id: str) -> AsyncIterator[WatchMessage]:
+    def subscribe(self, kinds: frozenset[str], job: str, last_id: str) -> AsyncIterator[WatchBatch]:
         return self.hub.subscribe(kinds, job, last_id)
 
     async def logs(

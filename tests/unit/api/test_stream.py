@@ -5,35 +5,46 @@ import msgspec
 import pytest
 
 from borgish.api import watch
-from borgish.api.services import WatchMessage
+from borgish.api.services import WatchBatch, WatchMessage
 from borgish.api.watch import pieces
 from borgish.errors import Gone
 from borgish.wire.api import Problem
 
 
-async def messages(count: int, error: Exception | None = None) -> AsyncIterator[WatchMessage]:
-    for number in range(count):
-        yield WatchMessage(f"1.{number}", "event", b"%d" % number)
+def batch(first: int, count: int) -> WatchBatch:
+    numbers = range(first, first + count)
+    return WatchBatch([WatchMessage(f"1.{number}", "event", b"%d" % number) for number in numbers])
+
+
+async def batches(count: int, error: Exception | None = None) -> AsyncIterator[WatchBatch]:
+    for first in range(0, 2 * count, 2):
+        yield batch(first, 2)
     if error:
         raise error
 
 
-async def test_what_came_meanwhile_is_one_piece() -> None:
-    assert [piece async for piece in pieces(messages(2))] == [
+async def test_what_came_together_is_one_piece() -> None:
+    assert [piece async for piece in pieces(batches(2))] == [
         b": alive\n\n",
         b"id: 1.0\nevent: event\ndata: 0\n\nid: 1.1\nevent: event\ndata: 1\n\n",
+        b"id: 1.2\nevent: event\ndata: 2\n\nid: 1.3\nevent: event\ndata: 3\n\n",
     ]
 
 
+def test_a_batch_is_encoded_once() -> None:
+    shared = batch(0, 3)
+    assert shared.encoded() is shared.encoded()
+
+
 async def test_a_watch_that_breaks_off_says_why() -> None:
-    *_, last = [piece async for piece in pieces(messages(1, Gone("too slow", "read anew")))]
+    *_, last = [piece async for piece in pieces(batches(1, Gone("too slow", "read anew")))]
     data = last.split(b"event: gone\ndata: ")[1]
     assert msgspec.json.decode(data, type=Problem).hint == "read anew"
 
 
 async def test_what_nobody_foresaw_breaks_the_stream() -> None:
     with pytest.raises(ZeroDivisionError):
-        async for _ in pieces(messages(1, ZeroDivisionError())):
+        async for _ in pieces(batches(1, ZeroDivisionError())):
             pass
 
 
@@ -41,9 +52,9 @@ async def test_a_silent_watch_shows_that_it_lives(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(watch, "HEARTBEAT_SECONDS", 0.01)
     silence = asyncio.Event()
 
-    async def silent() -> AsyncIterator[WatchMessage]:
+    async def silent() -> AsyncIterator[WatchBatch]:
         await silence.wait()
-        yield WatchMessage("1.0", "event", b"0")
+        yield batch(0, 1)
 
     stream = pieces(silent())
     assert [await anext(stream) for _ in range(3)] == [b": alive\n\n"] * 3
@@ -52,20 +63,20 @@ async def test_a_silent_watch_shows_that_it_lives(monkeypatch: pytest.MonkeyPatc
     assert rest.endswith(b"id: 1.0\nevent: event\ndata: 0\n\n")
 
 
-async def test_a_reader_that_does_not_read_holds_a_bounded_backlog(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "PIECES_WAITING_MAX", 10)
+async def test_nothing_is_taken_for_a_reader_that_does_not_read() -> None:
     taken = 0
 
-    async def many() -> AsyncIterator[WatchMessage]:
+    async def many() -> AsyncIterator[WatchBatch]:
         nonlocal taken
-        async for message in messages(1000):
+        async for each in batches(100):
             taken += 1
-            yield message
+            yield each
 
     stream = pieces(many())
     await anext(stream)
+    await anext(stream)
     for _ in range(100):
         await asyncio.sleep(0)
-    assert taken == 10
+    assert taken == 1
     total = b"".join([piece async for piece in stream])
-    assert total.count(b"id: ") == 1000
+    assert total.count(b"id: ") == 198

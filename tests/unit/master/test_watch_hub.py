@@ -5,7 +5,7 @@ from typing import TypeVar
 import msgspec
 import pytest
 
-from borgish.api.services import Reading, WatchMessage
+from borgish.api.services import Reading, WatchBatch, WatchMessage
 from borgish.errors import Gone, Unreachable
 from borgish.master import watch
 from borgish.master.watch import WatchHub
@@ -40,9 +40,12 @@ def publish(hub: WatchHub, count: int) -> None:
         hub.publish("event", b"%d" % number)
 
 
-async def take(stream: AsyncIterator[WatchMessage], count: int) -> list[WatchMessage]:
+async def take(stream: AsyncIterator[WatchBatch], count: int) -> list[WatchMessage]:
+    found: list[WatchMessage] = []
     async with asyncio.timeout(60):
-        return [await anext(stream) for _ in range(count)]
+        while len(found) < count:
+            found += (await anext(stream)).messages
+    return found
 
 
 async def test_ids_count_on_within_an_epoch() -> None:
@@ -149,7 +152,7 @@ async def test_closing_ends_every_stream_after_what_was_published() -> None:
     hub.close()
     hub.close()
     for stream in streams:
-        assert [message.data async for message in stream] == [b"0"]
+        assert [message.data async for batch in stream for message in batch.messages] == [b"0"]
     hub.summary_changed()
     assert hub.watchers == 0
 
@@ -200,3 +203,35 @@ async def test_what_is_kept_is_bounded_by_its_size_as_well(monkeypatch: pytest.M
         hub.subscribe(EVENTS, "", "4.0")
     later = hub.subscribe(EVENTS, "", "4.2")
     assert [message.id for message in await take(later, 2)] == ["4.3", "4.4"]
+
+
+async def next_batch(hub: WatchHub, job: str = "") -> WatchBatch:
+    return await anext(hub.subscribe(EVENTS, job, ""))
+
+
+async def test_many_are_woken_together_and_get_one_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "PAUSE_SECONDS", 0.01)
+    hub = WatchHub(4, Source())
+    waiting = [asyncio.create_task(next_batch(hub)) for _ in range(3)]
+    other = asyncio.create_task(next_batch(hub, "ann/web"))
+    while hub.watchers < 4:
+        await asyncio.sleep(0)
+    hub.publish("event", b"0")
+    await asyncio.sleep(0)
+    hub.publish("event", b"1", "ann/web")
+    first, *others = await asyncio.gather(*waiting)
+    assert [message.data for message in first.messages] == [b"0", b"1"]
+    assert all(each is first for each in others)
+    assert [message.data for message in (await other).messages] == [b"1"]
+
+
+async def test_a_long_backlog_comes_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "BATCH_MESSAGES_MAX", 3)
+    monkeypatch.setattr(watch, "BATCH_BYTES_MAX", 10)
+    hub = WatchHub(4, Source())
+    stream = hub.subscribe(EVENTS, "", "")
+    publish(hub, 4)
+    hub.publish("event", b"x" * 30)
+    publish(hub, 2)
+    sizes = [len((await anext(stream)).messages) for _ in range(3)]
+    assert sizes == [3, 2, 2]
