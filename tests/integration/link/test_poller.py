@@ -15,6 +15,7 @@ from borgish.clock import SystemClock
 from borgish.credentials import poll_token
 from borgish.errors import Fenced, NotFound, StoreFull, Unreachable
 from borgish.link import poller, transport
+from borgish.link.conversation import Outgoing
 from borgish.link.holds import PollSettings
 from borgish.link.link import Link
 from borgish.link.transport import HttpPeer, HttpTransport
@@ -545,3 +546,43 @@ async def test_an_unforeseen_fault_in_a_quiet_answer_ends_no_poller(
     await bench.until(lambda: len(bench.inbox.reports) == 2)
     await bench.link.close()
     assert "a fault" in bench.inbox.misses[0].trouble
+
+
+async def test_assignments_wait_until_what_they_are_made_of_is_durable(
+    bench: Bench, borglet: FakeBorglet
+) -> None:
+    await bench.until(lambda: any(r.seen for r in borglet.requests))
+    is_durable = asyncio.Event()
+    bench._renewing.cancel()
+
+    async def durable() -> None:
+        await is_durable.wait()
+
+    renewing = asyncio.create_task(bench.link.keep_renewed(durable))
+    before = borglet.requests[-1].generation
+    bench.link.renew(["m1"])
+    bench.link.renew(["m1"])
+    await asyncio.sleep(0.05)
+    assert borglet.requests[-1].generation == before
+    is_durable.set()
+    await bench.until(lambda: borglet.requests[-1].generation > before)
+    await asyncio.sleep(0.05)
+    assert borglet.requests[-1].generation == before + 1, "asked for twice and made once"
+    renewing.cancel()
+
+
+async def test_a_machine_whose_assignment_cannot_be_made_holds_up_no_other(
+    bench: Bench, borglet: FakeBorglet, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    await bench.until(lambda: any(r.seen for r in borglet.requests))
+    before, renew = borglet.requests[-1].generation, Outgoing.renew
+
+    def fail_once(*_: object) -> None:
+        monkeypatch.setattr(Outgoing, "renew", renew)
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(Outgoing, "renew", fail_once)
+    bench.link.renew(["m1"])
+    await bench.until(lambda: "what m1 is to run cannot be told" in caplog.text)
+    bench.link.renew(["gone", "m1"])
+    await bench.until(lambda: borglet.requests[-1].generation > before)
