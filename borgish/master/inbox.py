@@ -9,7 +9,6 @@ further ones in, and is told when to ask again.
 
 import asyncio
 import itertools
-import math
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -37,6 +36,8 @@ WAIT_SECONDS_MAX = 2.0
 """Of a user whose oldest submission has waited for so long no further one is taken in: clients wait for an
 answer for some seconds only, and one who does not know whether it was done is worse off than one who is
 told to ask again."""
+RETRY_SECONDS_MAX = 5.0
+"""After which to ask again at the latest; until then, after as long as the others have waited."""
 
 
 class _Waiting(NamedTuple):
@@ -67,7 +68,7 @@ class Submissions:
                 f"this cell is busy: what {asked.actor} has asked for waits for {waited:.0f} s, "
                 f"and {len(queue) - 1:,} more after it",
                 "Nothing was done. Ask again, and for less at a time",
-                math.ceil(waited),
+                min(waited, RETRY_SECONDS_MAX),
             )
         queue.append(_Waiting(asked, now))
 
