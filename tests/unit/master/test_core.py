@@ -1,5 +1,7 @@
 """One step of the master at a time: what goes in, what comes out, and that it can be replayed."""
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -27,6 +29,8 @@ from borgish.master.core import Core
 from borgish.master.step import CommandRequest, Input, NotPolled, PollsAnswered, PollsMissed, Step
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.resources import Resources
+from borgish.scheduler.plan import Plan
+from borgish.scheduler.schedule import Scheduler
 from borgish.spec.job import Constraint, JobSpec
 from borgish.vocabulary import Ending, Phase, Runtime, State
 from borgish.wire.api import Accepted
@@ -114,6 +118,27 @@ def test_the_scheduler_reads_again_only_what_a_report_makes_room_on(driver: Driv
 
 
 JOB = JobSpec("web", "ann", 3, ("sleep", "{{task.index}}"), ports=("http",))
+
+
+def test_while_nothing_changes_no_pass_is_made_between_resyncs(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver.ask(SubmitJob(JobSpec("web", "ann", 9, ("serve",), resources=Resources(2000))))
+    assert len(driver.core.cell.waiting["ann/web"]) == 3
+    passes, schedule = [], Scheduler.schedule
+
+    def counted(self: Scheduler, *arguments: Any) -> Plan:
+        passes.append(driver.now.mono)
+        return schedule(self, *arguments)
+
+    monkeypatch.setattr(Scheduler, "schedule", counted)
+    for _ in range(30):  # three seconds
+        driver.now = driver.now.later(0.1)
+        driver.step(PollsAnswered(dict.fromkeys(driver.core.cell.machines, driver.now.mono)))
+    assert len(passes) == 3
+    assert driver.core.refusals["ann/web"]
+    driver.ask(JoinMachine(machine("m4"), "i4", known=False))
+    assert len(driver.core.cell.waiting["ann/web"]) == 1
 
 
 def test_a_submission_is_placed_in_the_same_step(driver: Driver) -> None:
