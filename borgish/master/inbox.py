@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from borgish.audit import AuditNote
 from borgish.cell.access import Asker
 from borgish.cell.command import Command
-from borgish.cell.commands import Observe
+from borgish.cell.commands import Observe, SubmitJob
 from borgish.cell.free_space import ASKS_FOR_MORE
 from borgish.cell.model import Cell
 from borgish.cell.observed import Miss
@@ -36,6 +36,8 @@ WAIT_SECONDS_MAX = 2.0
 """Of a user whose oldest submission has waited for so long no further one is taken in: clients wait for an
 answer for some seconds only, and one who does not know whether it was done is worse off than one who is
 told to ask again."""
+TASKS_MAX = 2_000
+"""Tasks of jobs that are submitted: to write so many takes as long as a turn may."""
 RETRY_SECONDS_MAX = 5.0
 """After which to ask again at the latest; until then, after as long as the others have waited."""
 
@@ -190,7 +192,8 @@ class Inbox:
         )
 
     def take(self, has_time: Callable[[], bool]) -> Iterator[Input]:
-        """Yield what arrived: news, then of each queue one after the other, while there is time."""
+        """Yield what arrived: news, then of each queue one after the other, while there is time; of
+        submissions no more than have about ``TASKS_MAX`` tasks, which all have to be written."""
         if self._heard:
             yield PollsAnswered(self._heard)
         if self._not_polled:
@@ -201,16 +204,20 @@ class Inbox:
             yield UsageSeen(machine, usage)
         self._heard, self._missed, self._usage, self._not_polled = {}, {}, {}, ()
         self._arrived.clear()
-        while self._commands or self._reports or self._submissions:
+        tasks_left = TASKS_MAX
+        while self._commands or self._reports or (self._submissions and tasks_left > 0):
             if self._commands:
                 yield self._commands.popleft()
             if self._reports:
                 yield self._reports.popleft()
-            if self._submissions:
-                yield self._submissions.popleft()
+            if self._submissions and tasks_left > 0:
+                asked = self._submissions.popleft()
+                tasks_left -= asked.command.spec.tasks if isinstance(asked.command, SubmitJob) else 0
+                yield asked
             if not has_time():
-                self._arrived.set()  # for what may be left
-                return
+                break
+        if self._commands or self._reports or self._submissions:
+            self._arrived.set()
 
     def reply(self, handle: int, reply: Accepted | Refused) -> None:
         """Give an answer to whoever waits for it; nobody may be any more."""

@@ -20,8 +20,8 @@ def asker(name: str) -> Asker:
     return Asker(Principal(name, Role.USER))
 
 
-def submission(name: str) -> SubmitJob:
-    return SubmitJob(JobSpec("j", name, 1, ("serve",)))
+def submission(name: str, tasks: int = 1) -> SubmitJob:
+    return SubmitJob(JobSpec("j", name, tasks, ("serve",)))
 
 
 async def hand_in(inbox: Inbox, user: str, commands: Iterable[Command]) -> list[asyncio.Task[Accepted]]:
@@ -51,6 +51,19 @@ async def test_what_has_no_time_is_left_to_the_next_turn_which_is_soon() -> None
         turns.append(who(inbox.take(lambda: False)))
     assert turns == [["ann"]] * 3
     assert len(asked) == 3
+
+
+async def test_large_jobs_come_one_a_turn_and_hold_up_nothing_else() -> None:
+    inbox = Inbox()
+    asked = await hand_in(inbox, "ann", (submission("ann", tasks=10_000) for _ in range(2)))
+    asked += await hand_in(inbox, "bob", [submission("bob")])
+    asked += await hand_in(inbox, "bob", (KillTasks("bob/j") for _ in range(3)))
+    turns = []
+    for _ in range(2):
+        await asyncio.wait_for(inbox.arrival(60.0), 5.0)
+        turns.append(who(inbox.take(lambda: True)))
+    assert turns == [["bob", "ann", "bob", "bob"], ["bob", "ann"]]
+    assert len(asked) == 6
 
 
 async def test_neither_commands_nor_reports_nor_submissions_hold_up_each_other() -> None:
