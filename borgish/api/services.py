@@ -4,7 +4,7 @@ The API may not import the master, which is above it, so each service is a proto
 routes call. All of them raise errors of ``borgish.errors``.
 """
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 import msgspec
@@ -215,7 +215,7 @@ class Audit(Protocol):
 class WatchHub(Protocol):
     """Lets clients watch."""
 
-    def subscribe(self, kinds: frozenset[str], job: str, last_id: str) -> AsyncIterator[WatchBatch]:
+    def subscribe(self, kinds: frozenset[str], job: str, last_id: str) -> AsyncGenerator[WatchBatch, None]:
         """Yield messages as they come, those that came together as one batch; from after ``last_id`` when
         given. Raises Gone when that is not kept, and ends when the daemon does."""
         ...

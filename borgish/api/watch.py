@@ -6,7 +6,7 @@ shows that the stream lives.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 
 import msgspec
 from litestar import get
@@ -35,27 +35,28 @@ async def watch(request: ApiRequest, kinds: Kinds = "event", job: JobFilter = ""
     return Stream(pieces(messages), media_type="text/event-stream", headers=headers)
 
 
-async def pieces(batches: AsyncIterator[WatchBatch]) -> AsyncIterator[bytes]:
+async def pieces(batches: AsyncGenerator[WatchBatch, None]) -> AsyncIterator[bytes]:
     """Yield the stream's bytes until the batches end; the last one says why when they broke off."""
-    yield _HEARTBEAT  # so that the reader gets the headers now
-    while True:
-        following = asyncio.create_task(_next(batches))
-        try:
+    following: asyncio.Task[WatchBatch | None] | None = None
+    try:
+        yield _HEARTBEAT  # so that the reader gets the headers now
+        while True:
+            following = asyncio.create_task(_next(batches))
             while not (await asyncio.wait({following}, timeout=HEARTBEAT_SECONDS))[0]:
                 yield _HEARTBEAT
-        finally:
+            if (batch := following.result()) is None:
+                return
+            yield batch.encoded()
+    except BorgishError as error:
+        yield b"event: gone\ndata: %s\n\n" % msgspec.json.encode(problem_of(error))
+    finally:
+        if following is not None and not following.done():
             following.cancel()
-        try:
-            batch = following.result()
-        except BorgishError as error:
-            yield b"event: gone\ndata: %s\n\n" % msgspec.json.encode(problem_of(error))
-            return
-        if batch is None:
-            return
-        yield batch.encoded()
+            await asyncio.wait({following})
+        await batches.aclose()  # its reader is counted no more
 
 
-async def _next(batches: AsyncIterator[WatchBatch]) -> WatchBatch | None:
+async def _next(batches: AsyncGenerator[WatchBatch, None]) -> WatchBatch | None:
     return await anext(batches, None)
 
 

@@ -119,7 +119,11 @@ class Conversation:
         """Make the assignment anew from what is now durable."""
         self.timeline, self._epoch = self._cell.timeline, self._cell.epoch
         self._generation += 1
-        self._outgoing.renew(self._observed, self._generation, now)
+        try:
+            self._outgoing.renew(self._observed, self._generation, now)
+        except Exception:
+            self._outgoing.forget()  # it was told what moved, and has not taken in all of that
+            raise
 
     def request(self, wait_seconds: float, authorities: str = "") -> PollRequest:
         """Return the next poll, which may be held for so long; not held while nothing is known of the
@@ -234,6 +238,10 @@ class Outgoing:
         self._changed.note(sorted({*fresh, *gone}), generation)
         self._stop = tuple(stop_orders(self._cell, observed, self._machine, now))
         self._secrets = tuple(self._values())
+
+    def forget(self) -> None:
+        """Look at all tasks of the machine when the assignment is made next."""
+        self._cursor = Cursor()
 
     def whole(self) -> Assignment:
         """Return the assignment as it was last made."""

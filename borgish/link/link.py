@@ -29,6 +29,7 @@ RAMP_UP_MACHINES, RAMP_UP_PAUSE_SECONDS = 20, 0.01
 OPENING_MAX, OPENING_SECONDS_MAX = 100, 0.5
 """So many machines are polled for the first time at once; one that does not answer soon is not waited for."""
 REMINDER_SECONDS = 1.0  # far below any silence that counts
+RENEW_AGAIN_SECONDS = 10.0
 STDIN_SECONDS_MAX = 20.0  # a borglet answers earlier, also when the command does not read
 
 
@@ -174,18 +175,19 @@ class Link:
             until = self._clock.now().mono + SLICE_SECONDS
             while self._outdated and self._clock.now().mono <= until:
                 name, _ = self._outdated.popitem(last=False)
-                if (poller := self._pollers.get(name)) is not None:
-                    self._renew(poller)
+                self._renew(name)
             if not self._outdated:
                 self._is_outdated.clear()
             await asyncio.sleep(0)
 
-    @staticmethod
-    def _renew(poller: Poller) -> None:
+    def _renew(self, machine: str) -> None:
+        poller = self._pollers.get(machine)
         try:
-            poller.renew()
+            if poller is not None:
+                poller.renew()
         except Exception:  # one machine must not keep all others from what they are to run
-            log.exception("what %s is to run cannot be told", poller.machine)
+            log.exception("what %s is to run cannot be told; it is tried again", machine)
+            asyncio.get_running_loop().call_later(RENEW_AGAIN_SECONDS, self.renew, [machine])
 
     def not_trusting(self, authorities: str) -> list[str]:
         """Return the machines that have certificates, and have not said that they trust these. One that was

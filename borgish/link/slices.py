@@ -22,7 +22,7 @@ class Slices:
         self._is_running = False
 
     def add(self, callback: Callable[[], None]) -> None:
-        """Have a callback run soon. It may not raise."""
+        """Have a callback run soon."""
         self._waiting.append(callback)
         if not self._is_running:
             self._is_running = True
@@ -30,9 +30,11 @@ class Slices:
 
     def _run(self) -> None:
         until = self._clock.now().mono + SLICE_SECONDS
-        while self._waiting and self._clock.now().mono <= until:
-            self._waiting.popleft()()
-        if self._waiting:
-            asyncio.get_running_loop().call_soon(self._run)
-        else:
-            self._is_running = False
+        try:
+            while self._waiting and self._clock.now().mono <= until:
+                self._waiting.popleft()()
+        finally:  # also where one raises, which the loop's handler logs: the others go on
+            if self._waiting:
+                asyncio.get_running_loop().call_soon(self._run)
+            else:
+                self._is_running = False

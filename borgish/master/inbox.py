@@ -36,7 +36,7 @@ WAIT_SECONDS_MAX = 2.0
 """Of a user whose oldest submission has waited for so long no further one is taken in: clients wait for an
 answer for some seconds only, and one who does not know whether it was done is worse off than one who is
 told to ask again."""
-TASKS_MAX = 2_000
+SUBMITTED_TASKS_MAX = 2_000
 """Tasks of jobs that are submitted: to write so many takes as long as a turn may."""
 RETRY_SECONDS_MAX = 5.0
 """After which to ask again at the latest; until then, after as long as the others have waited."""
@@ -193,7 +193,7 @@ class Inbox:
 
     def take(self, has_time: Callable[[], bool]) -> Iterator[Input]:
         """Yield what arrived: news, then of each queue one after the other, while there is time; of
-        submissions no more than have about ``TASKS_MAX`` tasks, which all have to be written."""
+        submissions no more than have about ``SUBMITTED_TASKS_MAX`` tasks, which all have to be written."""
         if self._heard:
             yield PollsAnswered(self._heard)
         if self._not_polled:
@@ -204,7 +204,7 @@ class Inbox:
             yield UsageSeen(machine, usage)
         self._heard, self._missed, self._usage, self._not_polled = {}, {}, {}, ()
         self._arrived.clear()
-        tasks_left = TASKS_MAX
+        tasks_left = SUBMITTED_TASKS_MAX
         while self._commands or self._reports or (self._submissions and tasks_left > 0):
             if self._commands:
                 yield self._commands.popleft()

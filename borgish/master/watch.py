@@ -10,7 +10,7 @@ Nothing may be published here that is not durable; views are taken through ``rea
 import asyncio
 import logging
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import TypeVar
@@ -103,7 +103,7 @@ class WatchHub:
         if self._demand.has(SUMMARY, ""):
             self._open(SUMMARY, self._publish_summary)
 
-    def subscribe(self, kinds: frozenset[str], job: str, last_id: str) -> AsyncIterator[WatchBatch]:
+    def subscribe(self, kinds: frozenset[str], job: str, last_id: str) -> AsyncGenerator[WatchBatch, None]:
         """Return batches of messages as they come, from after ``last_id`` when given. Raises Gone.
 
         The iterator itself raises Gone when its reader is too slow, and ends when the hub is closed.
@@ -136,7 +136,7 @@ class WatchHub:
         self._news.set()
         self._news = asyncio.Event()
 
-    async def _follow(self, kinds: frozenset[str], job: str, place: int) -> AsyncIterator[WatchBatch]:
+    async def _follow(self, kinds: frozenset[str], job: str, place: int) -> AsyncGenerator[WatchBatch, None]:
         with self._demand.reading(kinds, job):
             while True:
                 news = self._news

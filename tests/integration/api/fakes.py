@@ -3,7 +3,7 @@
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
 from typing import TypeVar
 
 import msgspec
@@ -201,7 +201,7 @@ class FakeMaster:
     async def decided(self, thing: Thing, after: int, until: int) -> list[Entry]:
         return [each for each in self.journal if each.position > after and decides_about(each, thing)]
 
-    def subscribe(self, kinds: frozenset[str], job: str, last_id: str) -> AsyncIterator[WatchBatch]:
+    def subscribe(self, kinds: frozenset[str], job: str, last_id: str) -> AsyncGenerator[WatchBatch, None]:
         return self.hub.subscribe(kinds, job, last_id)
 
     async def logs(

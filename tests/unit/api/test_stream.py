@@ -1,5 +1,5 @@
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 
 import msgspec
 import pytest
@@ -16,7 +16,7 @@ def batch(first: int, count: int) -> WatchBatch:
     return WatchBatch([WatchMessage(f"1.{number}", "event", b"%d" % number) for number in numbers])
 
 
-async def batches(count: int, error: Exception | None = None) -> AsyncIterator[WatchBatch]:
+async def batches(count: int, error: Exception | None = None) -> AsyncGenerator[WatchBatch, None]:
     for first in range(0, 2 * count, 2):
         yield batch(first, 2)
     if error:
@@ -52,7 +52,7 @@ async def test_a_silent_watch_shows_that_it_lives(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(watch, "HEARTBEAT_SECONDS", 0.01)
     silence = asyncio.Event()
 
-    async def silent() -> AsyncIterator[WatchBatch]:
+    async def silent() -> AsyncGenerator[WatchBatch, None]:
         await silence.wait()
         yield batch(0, 1)
 
@@ -66,7 +66,7 @@ async def test_a_silent_watch_shows_that_it_lives(monkeypatch: pytest.MonkeyPatc
 async def test_nothing_is_taken_for_a_reader_that_does_not_read() -> None:
     taken = 0
 
-    async def many() -> AsyncIterator[WatchBatch]:
+    async def many() -> AsyncGenerator[WatchBatch, None]:
         nonlocal taken
         async for each in batches(100):
             taken += 1
@@ -80,3 +80,33 @@ async def test_nothing_is_taken_for_a_reader_that_does_not_read() -> None:
     assert taken == 1
     total = b"".join([piece async for piece in stream])
     assert total.count(b"id: ") == 198
+
+
+@pytest.mark.parametrize("taken", [1, 2, 3])
+async def test_a_reader_that_leaves_is_counted_no_more(taken: int) -> None:
+    reading = 0
+
+    async def followed() -> AsyncGenerator[WatchBatch, None]:
+        nonlocal reading
+        reading += 1
+        try:
+            yield batch(0, 1)
+            await asyncio.Event().wait()
+        finally:
+            reading -= 1
+
+    stream = pieces(followed())
+    for _ in range(min(taken, 2)):
+        await anext(stream)
+    assert reading == (taken > 1)
+    if taken == 3:  # it leaves while nothing comes
+        waiting = asyncio.create_task(_anext(stream))
+        await asyncio.sleep(0.01)
+        waiting.cancel()
+        await asyncio.wait({waiting})
+    await stream.aclose()  # type: ignore[attr-defined]  # it is a generator
+    assert reading == 0
+
+
+async def _anext(stream: AsyncIterator[bytes]) -> bytes:
+    return await anext(stream)

@@ -3,11 +3,15 @@
 import msgspec
 import pytest
 
+from borgish.cell.apply import apply_entry
+from borgish.cell.events import Entry, JobSubmitted, TasksPlaced
 from borgish.cell.model import Cell, Machine, Snapshot
 from borgish.cell.observed import Observed
 from borgish.clock import Now
+from borgish.link import conversation as conversation_module
 from borgish.link.conversation import Conversation
 from borgish.resources import Resources
+from borgish.spec.job import JobSpec
 from borgish.vocabulary import Phase, Runtime
 from borgish.wire.link import AttemptReport, Exit, Facts, PollReply, Report
 
@@ -140,3 +144,24 @@ def test_a_timeline_is_named_once_it_is_durable(cell: Cell, conversation: Conver
     assert conversation.request(2.0).timeline == before
     conversation.renew(NOW)
     assert conversation.request(2.0).timeline == before + 1
+
+
+def test_an_assignment_that_could_not_be_made_lacks_nothing_the_next_time(
+    cell: Cell, conversation: Conversation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cell.reindex()
+    conversation.renew(NOW)
+    events = JobSubmitted(JobSpec("web", "ann", 1, ("serve",))), TasksPlaced("ann/web", (0,), ("m1",))
+    apply_entry(cell, Entry(1, 0.0, 0, 0, "ann", "submit", events))
+
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(conversation_module, "attempt_spec", fail)
+        with pytest.raises(ZeroDivisionError):
+            conversation.renew(NOW)
+    conversation.renew(NOW)
+    assignment = conversation.request(2.0).assignment
+    assert assignment is not None
+    assert [spec.task for spec in assignment.run] == ["ann/web/0"]

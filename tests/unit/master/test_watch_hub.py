@@ -1,5 +1,5 @@
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import TypeVar
 
 import msgspec
@@ -40,7 +40,7 @@ def publish(hub: WatchHub, count: int) -> None:
         hub.publish("event", b"%d" % number)
 
 
-async def take(stream: AsyncIterator[WatchBatch], count: int) -> list[WatchMessage]:
+async def take(stream: AsyncGenerator[WatchBatch, None], count: int) -> list[WatchMessage]:
     found: list[WatchMessage] = []
     async with asyncio.timeout(60):
         while len(found) < count:
@@ -185,7 +185,7 @@ async def test_one_who_left_is_no_trouble_to_the_next() -> None:
     stream = hub.subscribe(EVENTS, "", "")
     hub.publish("event", b"1")
     await take(stream, 1)
-    await stream.aclose()  # type: ignore[attr-defined]  # it is a generator
+    await stream.aclose()
     hub.publish("event", b"2")
     for kinds in (TASKS, EVENTS, SUMMARY):
         hub.subscribe(kinds, "", "")
