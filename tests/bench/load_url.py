@@ -37,7 +37,7 @@ def main(words: Sequence[str] | None = None) -> None:
     try:
         for figure in _figures(asked):
             print(figure.line(), flush=True)
-    except (BorgishError, TimeoutError) as error:
+    except (BorgishError, OSError) as error:
         sys.exit(f"error: {error}")
 
 

@@ -29,3 +29,8 @@ def test_a_cell_that_does_not_answer_is_said_to(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("nobody")
     with pytest.raises(SystemExit, match="error: "):
         load_url.main(["http://127.0.0.1:9", "--token-file", str(tmp_path / "token")])
+
+
+def test_a_token_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match="No such file or directory"):
+        load_url.main(["http://127.0.0.1:9", "--token-file", str(tmp_path / "token")])
