@@ -6,7 +6,7 @@ shows that the stream lives.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator
 
 import msgspec
 from litestar import get
@@ -35,7 +35,7 @@ async def watch(request: ApiRequest, kinds: Kinds = "event", job: JobFilter = ""
     return Stream(pieces(messages), media_type="text/event-stream", headers=headers)
 
 
-async def pieces(batches: AsyncGenerator[WatchBatch, None]) -> AsyncIterator[bytes]:
+async def pieces(batches: AsyncGenerator[WatchBatch, None]) -> AsyncGenerator[bytes, None]:
     """Yield the stream's bytes until the batches end; the last one says why when they broke off."""
     following: asyncio.Task[WatchBatch | None] | None = None
     try:

@@ -61,7 +61,6 @@ from borgish.cell.order import plan_words
 from borgish.cell.recorded import record, recorded_of
 from borgish.clock import Now
 from borgish.errors import CellBroken, Conflict, Refused
-from borgish.master.pace import TASKS_MAX
 from borgish.master.planning import (
     DryRun,
     check_token,
@@ -83,7 +82,7 @@ from borgish.master.step import (
 from borgish.reconcilers import RECONCILERS, Reconcile
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.scheduler.plan import Placement, Plan, Preemption, Promise, Refusal
-from borgish.scheduler.schedule import Scheduler, SchedulerSettings
+from borgish.scheduler.schedule import TASKS_MAX, Scheduler, SchedulerSettings
 from borgish.spec.job import JobSpec
 from borgish.text import first_line
 from borgish.vocabulary import Eviction, split_task_name

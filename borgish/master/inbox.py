@@ -9,7 +9,7 @@ further ones in, and is told when to ask again.
 
 import asyncio
 import itertools
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -53,18 +53,16 @@ class Submissions:
     """Commands that ask for more: a queue for each user, who take turns."""
 
     def __init__(self) -> None:
-        self._queues: dict[str, deque[_Waiting]] = {}
-        self._ring: deque[str] = deque()  # whose turn it is, first
+        self._queues: OrderedDict[str, deque[_Waiting]] = OrderedDict()  # whose turn it is, first
 
     def __bool__(self) -> bool:
-        return bool(self._ring)
+        return bool(self._queues)
 
     def append(self, asked: CommandRequest, now: float) -> None:
         """Add one. Raises TooManyRequests where those of its user wait for too long already."""
         queue = self._queues.get(asked.actor)
         if queue is None:
             queue = self._queues[asked.actor] = deque()
-            self._ring.append(asked.actor)
         elif (waited := now - queue[0].since) > WAIT_SECONDS_MAX:
             raise TooManyRequests(
                 f"this cell is busy: what {asked.actor} has asked for waits for {waited:.0f} s, "
@@ -76,21 +74,19 @@ class Submissions:
 
     def popleft(self) -> CommandRequest:
         """Return the one whose turn it is. There must be one."""
-        actor = self._ring.popleft()
-        queue = self._queues[actor]
+        actor, queue = self._queues.popitem(last=False)
         asked = queue.popleft().asked
         if queue:
-            self._ring.append(actor)
-        else:
-            del self._queues[actor]
+            self._queues[actor] = queue
         return asked
 
-    def late(self, now: float) -> Iterator[tuple[str, int, float]]:
-        """Yield who gets no further ones in: the user, how many of theirs wait, and for how many seconds the
-        oldest one does."""
-        for actor, queue in sorted(self._queues.items()):
-            if (waited := now - queue[0].since) > WAIT_SECONDS_MAX:
-                yield actor, len(queue), waited
+    def busy(self, now: float) -> tuple[str, ...]:
+        """Return who gets no further ones in, and why, a sentence for each."""
+        return tuple(
+            f"no more work of {actor} is taken in: {len(queue):,} commands wait, the first for {waited:.0f} s"
+            for actor, queue in sorted(self._queues.items())
+            if (waited := now - queue[0].since) > WAIT_SECONDS_MAX
+        )
 
 
 class Inbox:
@@ -186,10 +182,7 @@ class Inbox:
 
     def busy(self) -> tuple[str, ...]:
         """Return of whom nothing more is taken in that asks for more, and why, a sentence for each."""
-        return tuple(
-            f"no more work of {actor} is taken in: {count:,} commands wait, the first for {waited:.0f} s"
-            for actor, count, waited in self._submissions.late(asyncio.get_running_loop().time())
-        )
+        return self._submissions.busy(asyncio.get_running_loop().time())
 
     def take(self, has_time: Callable[[], bool]) -> Iterator[Input]:
         """Yield what arrived: news, then of each queue one after the other, while there is time; of

@@ -1,11 +1,13 @@
 """How much one turn takes on, so that nobody waits long for it."""
 
+from borgish.scheduler.schedule import TASKS_MAX
+
 TAKE_SECONDS = 0.0125
 """For what has arrived; the command that is begun within that is decided."""
 PASS_SECONDS = 0.0125
 TASKS_MIN = 500
 """A pass costs some milliseconds whatever it tries: with less than this, most of it would be that."""
-TASKS_AT_START, TASKS_MAX = 1_000, 20_000
+TASKS_AT_START = 1_000
 GROWTH_MAX = 2.0
 
 

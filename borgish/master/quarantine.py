@@ -18,9 +18,8 @@ from borgish.cell.model import Cell, Job
 from borgish.cell.observed import Observed
 from borgish.clock import Now
 from borgish.errors import CellBroken, Poison
-from borgish.master.pace import TASKS_MAX
 from borgish.scheduler.plan import Plan, Refusal
-from borgish.scheduler.schedule import Scheduler
+from borgish.scheduler.schedule import TASKS_MAX, Scheduler
 from borgish.spec.job import JobSpec
 
 PAUSE_SECONDS = 10.0

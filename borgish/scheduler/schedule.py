@@ -31,6 +31,8 @@ from borgish.scheduler.scoring import Sampler, ScoreCache
 from borgish.spec.job import JobSpec
 from borgish.vocabulary import State
 
+TASKS_MAX = 20_000
+"""So many tasks are tried in a pass, where nobody asks for fewer."""
 RESYNC_SECONDS = 60.0
 """All that waits is tried again so often, should a change that helps it have gone unseen."""
 
@@ -94,7 +96,7 @@ class Scheduler:
             self._planned.difference_update(names)
             self._alloc_sets.refresh(names)
 
-    def schedule(self, cell: Cell, observed: Observed, now: Now, budget: int = 20_000) -> Plan:
+    def schedule(self, cell: Cell, observed: Observed, now: Now, budget: int = TASKS_MAX) -> Plan:
         """Return where waiting tasks go and why others wait; ``budget`` is how many tasks are tried."""
         self._mono = now.mono
         memory = self._current(cell, observed)

@@ -47,7 +47,7 @@ from borgish.store.codec import compress, sha256_of
 from borgish.store.disk_space import DiskSpace
 from borgish.store.leadership import advisory_unlock, clear_holder, raise_epoch
 from borgish.store.replay import restore
-from borgish.store.statements import statements_for, together
+from borgish.store.statements import statements_for
 from borgish.store.tables import (
     ENTRY_COLUMNS,
     Row,
@@ -214,7 +214,7 @@ class SqlStore:
             self._renew(connection, timeline=entries[-1].timeline if entries else None)
             reach("append.fenced")
             for statement, rows in work:
-                for text, values in self._together(statement, rows):
+                for text, values in self._sql.together(statement, rows):
                     connection.exec_driver_sql(text, values)
                     reach("append.rows")
             reach("append.commit")
@@ -382,13 +382,6 @@ class SqlStore:
             (sql.handovers_gone, list(records.handovers_gone)),
             (sql.handovers, [handover_row(*each) for each in records.handovers]),
         ]
-
-    def _together(self, statement: str, rows: list[Row]) -> Iterator[tuple[str, Row | Sequence[Row]]]:
-        """Yield what writes these rows: to Postgres the driver sends them all at once."""
-        if rows and self.kind != "sqlite":
-            yield statement, rows
-        elif rows:
-            yield from together(statement, rows)
 
     def _renew(self, connection: Connection, timeline: int | None = None) -> None:
         # The fence: the row is updated only where it has this epoch.

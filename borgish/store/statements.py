@@ -41,6 +41,7 @@ class Statements:
     """SQL texts of the hot path that take tuples, each compiled once to the database's own SQL."""
 
     def __init__(self, dialect: Dialect) -> None:
+        self._widths = WIDTHS if dialect.name == "sqlite" else ()
         self.journal = insert_text(dialect, journal)
         self.jobs = _upsert(dialect, jobs)
         self.versions = insert_text(dialect, versions)
@@ -97,6 +98,21 @@ class Statements:
         self.machines_gone = _text(dialect, gone, ["gone"])
         self.jobs_gone = _text(dialect, delete(jobs).where(jobs.c.key == bindparam("gone")), ["gone"])
 
+    def together(self, statement: str, rows: Sequence[Row]) -> Iterator[tuple[str, Row | Sequence[Row]]]:
+        """Yield statements, each with the rows or the row that it takes, that write many rows at once.
+
+        Python's driver of SQLite lets other threads run at every row that a statement writes, and has to wait
+        for its own turn then: beside a busy event loop each row may take as long as the interpreter's switch
+        interval. That of Postgres sends all rows together.
+        """
+        first = 0
+        for width in self._widths if _VALUES.search(statement) else ():
+            while len(rows) - first >= width:
+                yield _wide(statement, width), tuple(chain.from_iterable(rows[first : first + width]))
+                first += width
+        if first < len(rows):
+            yield statement, rows[first:]
+
 
 _STATEMENTS: dict[str, Statements] = {}
 
@@ -106,22 +122,6 @@ def statements_for(dialect: Dialect) -> Statements:
     if dialect.name not in _STATEMENTS:
         _STATEMENTS[dialect.name] = Statements(dialect)
     return _STATEMENTS[dialect.name]
-
-
-def together(statement: str, rows: Sequence[Row]) -> Iterator[tuple[str, Row | Sequence[Row]]]:
-    """Yield statements, each with the rows or the row that it takes, that write many rows at once to SQLite.
-
-    Python's driver lets other threads run at every row that a statement writes, and has to wait for its own
-    turn then: beside a busy event loop each row may take as long as the interpreter's switch interval.
-    """
-    first = 0
-    if _VALUES.search(statement):
-        for width in WIDTHS:
-            while len(rows) - first >= width:
-                yield _wide(statement, width), tuple(chain.from_iterable(rows[first : first + width]))
-                first += width
-    if first < len(rows):
-        yield statement, rows[first:]
 
 
 @cache

@@ -4,45 +4,28 @@ Like ``Tally``, which keeps one: it is told what changed.
 """
 
 from collections.abc import Iterable
-from typing import Generic, TypeVar
 
-from borgish.api.views.amounts import running_needs, total
 from borgish.bands import Bands
-from borgish.cell.model import Cell, Job, Machine
+from borgish.cell.model import Cell, Job
 from borgish.cell.touched import Touched
 from borgish.resources import Resources
-from borgish.vocabulary import Band
+from borgish.vocabulary import Band, State
 
-R = TypeVar("R", Job, Machine)
-
-JOBS, TASKS, PENDING, RUNNING, DEAD, FINISHED, FAILED = range(7)
+TASKS, PENDING, RUNNING, DEAD, FINISHED, FAILED = range(6)
 """The counts of jobs; those of each band follow."""
 _OF_BAND = FAILED + 1
 _PER_BAND = 3
 _BANDS = tuple(Band)
 
 
-class _Parts(Generic[R]):
-    """What each record adds to sums, and which records are to be looked at again; None: all."""
-
-    def __init__(self) -> None:
-        self._stale: set[str] | None = None
-
-    def note(self, names: Iterable[str]) -> None:
-        if self._stale is not None:
-            self._stale.update(names)
-
-    def take(self, records: dict[str, R], known: Iterable[str]) -> Iterable[str]:
-        """Return the names of those that may be others now, or gone."""
-        stale, self._stale = self._stale, set()
-        return {*records, *known} if stale is None else stale
-
-
 class CellSums:
     """Of a whole cell. Call ``fill`` before the sums are read."""
 
     def __init__(self) -> None:
-        self._job_parts, self._machine_parts = _Parts[Job](), _Parts[Machine]()
+        self._is_filled = False
+        # Which are to be looked at again.
+        self._jobs: set[str] = set()
+        self._machines: set[str] = set()
         self._by_job: dict[str, tuple[int, ...]] = {}
         self._up: dict[str, Resources] = {}  # capacity, of machines that are up
         self.counts = [0] * (_OF_BAND + _PER_BAND * len(_BANDS))
@@ -67,12 +50,18 @@ class CellSums:
     def note(self, touched: Touched) -> None:
         """Note what a step changed."""
         for keys in (touched.jobs, touched.tasks, touched.tasks_gone, touched.jobs_gone):
-            self._job_parts.note(keys)
-        self._machine_parts.note(touched.machines | touched.machines_gone)
+            self._jobs.update(keys)
+        self._machines |= touched.machines | touched.machines_gone
 
     def fill(self, cell: Cell) -> None:
         """Bring the sums up to date."""
-        for key in self._job_parts.take(cell.jobs, self._by_job):
+        if not self._is_filled:
+            self._is_filled = True
+            self._jobs.update(cell.jobs)
+            self._machines.update(cell.machines)
+        jobs, self._jobs = self._jobs, set()
+        machines, self._machines = self._machines, set()
+        for key in jobs:
             job, before = cell.jobs.get(key), self._by_job.pop(key, ())
             if job is not None:
                 self._by_job[key] = _counts(job, cell.rules.bands)
@@ -81,7 +70,7 @@ class CellSums:
             for place, count in enumerate(self._by_job.get(key, ())):
                 self.counts[place] += count
         changes: list[tuple[Resources, int]] = []
-        for name in self._machine_parts.take(cell.machines, self._up):
+        for name in machines:
             machine, there = cell.machines.get(name), self._up.pop(name, None)
             if there is not None:
                 changes.append((there, -1))
@@ -97,7 +86,43 @@ class CellSums:
 def _counts(job: Job, bands: Bands) -> tuple[int, ...]:
     of_bands = [0] * (_PER_BAND * len(_BANDS))
     if job.running:
-        needs, first = running_needs(job), _PER_BAND * _BANDS.index(bands.of(job.spec.priority))
+        needs, first = _running_needs(job), _PER_BAND * _BANDS.index(bands.of(job.spec.priority))
         of_bands[first : first + _PER_BAND] = needs.cpu_millis, needs.ram_bytes, job.running
-    counts = (1, len(job.tasks), job.pending, job.running, job.dead, job.finished, job.failed)
+    counts = (len(job.tasks), job.pending, job.running, job.dead, job.finished, job.failed)
     return (*counts, *of_bands)
+
+
+def _running_needs(job: Job) -> Resources:
+    """Return the limits of all running tasks of a job; looks only at those with limits of their own.
+
+    Nothing for a job that runs in allocs: its limits are in theirs.
+    """
+    if job.spec.inside:
+        return Resources()
+    if job.is_mixed:
+        running = (task for task in job.tasks if task.state is State.RUNNING)
+        return total((job.spec_of(task).needs(task.index), 1) for task in running)
+    own = [
+        override.resources
+        for index, override in job.spec.overrides.items()
+        if override.resources and index < len(job.tasks) and job.tasks[index].state is State.RUNNING
+    ]
+    return total([(job.spec.resources, job.running - len(own)), *((needs, 1) for needs in own)])
+
+
+def total(amounts: Iterable[tuple[Resources, int]]) -> Resources:
+    """Return the sum of amounts, each taken so many times."""
+    cpu_millis = ram_bytes = disk_bytes = 0
+    named: dict[str, int] = {}
+    devices: dict[str, int] = {}
+    for amount, times in amounts:
+        cpu_millis += amount.cpu_millis * times
+        ram_bytes += amount.ram_bytes * times
+        disk_bytes += amount.disk_bytes * times
+        for name, count in amount.named.items():
+            named[name] = named.get(name, 0) + count * times
+        for kind, millis in amount.devices.items():
+            devices[kind] = devices.get(kind, 0) + millis * times
+    named = {name: count for name, count in named.items() if count}  # of what went there may be nothing left
+    devices = {kind: millis for kind, millis in devices.items() if millis}
+    return Resources(cpu_millis, ram_bytes, disk_bytes, named, devices)

@@ -5,8 +5,7 @@ Whoever keeps a tally tells it what changed. One that nobody tells must not outl
 
 from collections.abc import Iterable, Mapping
 
-from borgish.api.views.amounts import total
-from borgish.api.views.sums import CellSums
+from borgish.api.views.sums import CellSums, total
 from borgish.api.views.tasks import phase_of, seen_attempt
 from borgish.cell.model import Cell, Job, Task
 from borgish.cell.moves import Cursor

@@ -1,6 +1,6 @@
 """Sums of amounts."""
 
-from borgish.api.views.amounts import total
+from borgish.api.views.sums import total
 from borgish.resources import Resources
 
 

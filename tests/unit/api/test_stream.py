@@ -104,7 +104,7 @@ async def test_a_reader_that_leaves_is_counted_no_more(taken: int) -> None:
         await asyncio.sleep(0.01)
         waiting.cancel()
         await asyncio.wait({waiting})
-    await stream.aclose()  # type: ignore[attr-defined]  # it is a generator
+    await stream.aclose()
     assert reading == 0
 
 

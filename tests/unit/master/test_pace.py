@@ -2,7 +2,8 @@
 
 from itertools import pairwise
 
-from borgish.master.pace import PASS_SECONDS, TASKS_AT_START, TASKS_MAX, TASKS_MIN, Pace
+from borgish.master.pace import PASS_SECONDS, TASKS_AT_START, TASKS_MIN, Pace
+from borgish.scheduler.schedule import TASKS_MAX
 
 
 def settled(task_seconds: float, fixed_seconds: float = 0.0, tasks: int = TASKS_AT_START) -> int:

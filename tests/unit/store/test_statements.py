@@ -2,12 +2,14 @@
 
 import pytest
 from sqlalchemy import create_engine
+from sqlalchemy.dialects import sqlite
 
 from borgish.cell.model import Task
-from borgish.store.statements import WIDTHS, statements_for, together
+from borgish.store.statements import WIDTHS, statements_for
 from borgish.store.tables import task_rows, tasks
 from borgish.vocabulary import State
 
+SQL = statements_for(sqlite.dialect())
 COUNTS = [0, 1, *(width + more for width in WIDTHS for more in (-1, 0, 1)), 2 * sum(WIDTHS) + 3]
 
 
@@ -19,7 +21,7 @@ def test_rows_are_written_and_written_over(count: int) -> None:
     then = task_rows("ann/web", [Task(index, State.RUNNING, index, f"m{index}") for index in range(count)])
     with engine.begin() as connection:
         for rows in (first, then):
-            for text, values in together(statements_for(engine.dialect).tasks, rows):
+            for text, values in SQL.together(SQL.tasks, rows):
                 connection.exec_driver_sql(text, values)
         written = connection.exec_driver_sql("SELECT * FROM tasks ORDER BY idx").all()
     assert [tuple(row) for row in written] == then
@@ -27,7 +29,7 @@ def test_rows_are_written_and_written_over(count: int) -> None:
 
 def test_a_statement_takes_as_many_values_as_it_is_given() -> None:
     rows = [(number, "a") for number in range(2 * sum(WIDTHS) + 3)]
-    pieces = list(together("INSERT INTO t (a, b) VALUES (?, ?)", rows))
+    pieces = list(SQL.together("INSERT INTO t (a, b) VALUES (?, ?)", rows))
     assert [len(values) for text, values in pieces if text.count("?") > 2] == [
         text.count("?") for text, _ in pieces if text.count("?") > 2
     ]
@@ -36,4 +38,4 @@ def test_a_statement_takes_as_many_values_as_it_is_given() -> None:
 
 def test_what_writes_no_values_is_left_as_it_is() -> None:
     rows = [("a",)] * 300
-    assert list(together("DELETE FROM t WHERE a = ?", rows)) == [("DELETE FROM t WHERE a = ?", rows)]
+    assert list(SQL.together("DELETE FROM t WHERE a = ?", rows)) == [("DELETE FROM t WHERE a = ?", rows)]
