@@ -43,6 +43,7 @@ T = TypeVar("T")
 Params = Mapping[str, str | int | bool | None]
 
 WATCH_SILENCE_SECONDS_MAX = 30.0  # a living watch says something each 10 s
+ALONE_SECONDS_MAX = 2.0  # for one of several masters to answer
 _REFUSALS: dict[int, type[Refused]] = {
     error.status: error
     for error in (
@@ -121,8 +122,12 @@ class Client:
         return self._masters.url
 
     def each_master(self) -> "list[Client]":
-        """Return a client for each of the masters, who is asked alone, whether it leads or not."""
-        return [self._like(url, self._token, self._token_source) for url in self._masters.known]
+        """Return a client for each of the masters, who is asked alone, whether it leads or not, and not for
+        long."""
+        each = [self._like(url, self._token, self._token_source) for url in self._masters.known]
+        for one in each:
+            one.timeout_seconds = min(ALONE_SECONDS_MAX, self.timeout_seconds)
+        return each
 
     def with_token(self, token: str, token_source: str) -> "Client":
         """Return a client of the same master with another token."""
@@ -132,6 +137,31 @@ class Client:
         """Return a client whose ``get`` reads the cell as it was at a position of the journal."""
         client = self._like(self._masters.all, self._token, self._token_source)
         client._always = {"at": position}
+        return client
+
+    def of_standby(self, at_least: int) -> "Client | None":
+        """Return a client whose ``get`` reads from a master that stands by, of several the one that is
+        furthest: the cell as it was at position ``at_least`` of the journal or later. None where no master
+        stands by with a copy of the cell.
+
+        Its ``url`` is another one as soon as somebody else had to answer.
+        """
+        from borgish.wire.api import HealthView
+
+        found: list[tuple[int, str]] = []
+        for one in self.each_master():
+            try:
+                view = one.get("/v1/health", None, HealthView)
+            except BorgishError:
+                continue
+            finally:
+                one.close()
+            if view.role == "standby" and view.warm:
+                found.append((view.position, one.url))
+        if not found:
+            return None
+        client = self._like(f"{max(found)[1]},{self._masters.all}", self._token, self._token_source)
+        client._always = {"at_least": at_least}
         return client
 
     def _like(self, urls: str, token: str, token_source: str) -> "Client":

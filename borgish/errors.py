@@ -16,6 +16,7 @@
     |   +-- StoreFull            there is no room left to write what follows
     +-- Unreachable              nobody answers, or not in time
     |   +-- NotListening         the host answers, and nothing listens there
+    +-- NotLeading               only the leader can answer this
     +-- OutcomeUnknown           the store may or may not have it          exit 70
     +-- CellBroken               what is in memory is not whole            exit 70
     +-- Fenced                   another master leads                      exit 71
@@ -160,6 +161,12 @@ class Unreachable(BorgishError):
 
 class NotListening(Unreachable):
     """The host refused the connection: it lives, and nothing listens on the port."""
+
+
+class NotLeading(BorgishError):
+    """What was asked is for the borgmaster that leads, and this one stands by."""
+
+    status = 503
 
 
 class OutcomeUnknown(BorgishError):

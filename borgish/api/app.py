@@ -8,6 +8,7 @@ from litestar.connection import ASGIConnection
 from litestar.datastructures import State
 from litestar.exceptions import HTTPException
 from litestar.handlers import BaseRouteHandler
+from litestar.types import ExceptionHandlersMap
 
 from borgish.api.access import ACCESS
 from borgish.api.apps import APPS
@@ -76,8 +77,9 @@ async def _check(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRo
     check_if_match(connection, handler)
 
 
-def create_routes(services: Services) -> Litestar:
-    """Return the routes, without authentication before them."""
+def create_routes(services: Services, handlers: "ExceptionHandlersMap | None" = None) -> Litestar:
+    """Return the routes, without authentication before them. ``handlers`` answer errors, by type, that this
+    borgmaster answers in another way."""
     return Litestar(
         ROUTES,
         request_class=ApiRequest,
@@ -90,6 +92,7 @@ def create_routes(services: Services) -> Litestar:
             BorgishError: on_borgish_error,
             HTTPException: on_framework_error,
             Exception: on_unforeseen_error,
+            **(handlers or {}),
         },
         logging_config=None,
     )

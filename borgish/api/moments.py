@@ -16,6 +16,7 @@ from borgish.vocabulary import CHECKPOINT_NAME_PATTERN
 LAST_MOMENT = 253_402_300_800.0
 """The end of the year 9999, after which no calendar here goes on."""
 
+AT_LEAST = "at_least"  # the parameter of the same reads by which a standby may answer, from this position on
 AT = "at"  # the parameter of all reads that can be asked of the past, and their mark in ``opt``
 NOW = "now"
 AT_CHARACTERS_MAX = 100
@@ -70,6 +71,11 @@ def read_moment(text: str, now: float) -> Moment:
             f"invalid moment '{text[:AT_CHARACTERS_MAX]}'",
             f"Give {OTHER_MOMENTS}, or the name of a checkpoint",
         ) from None
+
+
+def not_reached(position: int, head: int) -> Invalid:
+    """Return the error for a position of the journal above ``head``, its last."""
+    return Invalid(f"position {position} does not exist yet", f"The latest is {head}")
 
 
 def no_such_name(name: str, where: str, named: Iterable[str]) -> Invalid:

@@ -24,7 +24,7 @@ from litestar.typing import FieldDefinition
 import borgish
 from borgish.api.auth import POLICY, Policy
 from borgish.api.errors import PROBLEM
-from borgish.api.moments import AT, AT_CHARACTERS_MAX, AT_PATTERN
+from borgish.api.moments import AT, AT_CHARACTERS_MAX, AT_LEAST, AT_PATTERN
 from borgish.api.preconditions import ETAG, IF_MATCH, TAG_PATTERN
 from borgish.api.request import ApiRequest
 from borgish.bands import DEFAULT_BANDS, Bands
@@ -45,6 +45,13 @@ _AT_PARAMETER = {
     "required": False,
     "schema": {"type": "string", "maxLength": AT_CHARACTERS_MAX, "pattern": f"^({AT_PATTERN})$"},
     "description": "as it was: a time in ISO 8601, an age like 5m, a position, a checkpoint's name",
+}
+_AT_LEAST_PARAMETER = {
+    "name": AT_LEAST,
+    "in": "query",
+    "required": False,
+    "schema": {"type": "integer", "minimum": 0, "maximum": 2**63 - 1},
+    "description": "a standby may answer, as soon as its copy of the cell has this position of the journal",
 }
 _ETAG_HEADER = {"schema": {"type": "string", "pattern": f"^{TAG_PATTERN}$"}}
 _IF_MATCH_PARAMETER = {
@@ -107,7 +114,7 @@ def _operation(handler: HTTPRouteHandler, known: dict[Any, dict[str, Any]]) -> d
         "summary": inspect.getdoc(function) or "",
         "description": f"Policy: {handler.opt[POLICY]}",
         "parameters": [_parameter(field, known) for field in _fields(handler)]
-        + [_AT_PARAMETER] * handler.opt.get(AT, False)
+        + [_AT_PARAMETER, _AT_LEAST_PARAMETER] * handler.opt.get(AT, False)
         + [_IF_MATCH_PARAMETER] * handler.opt.get(IF_MATCH, False),
         "responses": _responses(handler, known),
     }

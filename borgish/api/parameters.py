@@ -16,7 +16,7 @@ from litestar.handlers import BaseRouteHandler
 from litestar.params import FromQuery, ParameterKwarg, PathParameter, QueryParameter
 from litestar.typing import FieldDefinition
 
-from borgish.api.moments import AT, AT_PATTERN, MOMENT_PATTERN
+from borgish.api.moments import AT, AT_LEAST, AT_PATTERN, MOMENT_PATTERN
 from borgish.errors import Invalid
 from borgish.vocabulary import (
     CHECKPOINT_NAME_PATTERN,
@@ -244,6 +244,8 @@ def check_query(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRou
     for name, times in given.items():
         if name == AT and name not in known:
             raise Invalid("'at' is not supported here: this has no past", "Leave it out")
+        if name == AT_LEAST and name not in known:
+            raise Invalid("'at_least' is not supported here: only who leads knows this", "Leave it out")
         if name not in known:
             near = get_close_matches(name, known, 1)
             way_out = f"Its parameters are {', '.join(known)}" if known else "It takes no parameters"
@@ -277,7 +279,7 @@ def _query_names(handler: BaseRouteHandler) -> set[str]:
         for name, field in parameters.items()
         if isinstance(field.kwarg_definition, ParameterKwarg) and field.kwarg_definition.param_type == "query"
     }
-    return declared | {AT} if handler.opt.get(AT) else declared
+    return declared | {AT, AT_LEAST} if handler.opt.get(AT) else declared
 
 
 def checked_reason(reason: str) -> str:

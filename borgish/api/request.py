@@ -12,7 +12,7 @@ from litestar import Request
 from litestar.datastructures import State
 
 from borgish.api.job_parser import JobParser
-from borgish.api.moments import AT, NOW, read_moment
+from borgish.api.moments import AT, AT_LEAST, NOW, read_moment
 from borgish.api.preconditions import ETAG, read_if_match
 from borgish.api.services import Reading, Services
 from borgish.api.views.history import HistoryFilter
@@ -32,6 +32,7 @@ from borgish.wire.api import Accepted, AsOf, EventView
 
 T = TypeVar("T")
 
+POSITION_DIGITS = 19  # fewer are less than 2**63
 INLINE_BYTES_MAX = 512  # what many callers at a time may send, without a turn for each
 _NAMES_COMPARED_MAX = 2000
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}", re.ASCII)
@@ -124,19 +125,39 @@ class ApiRequest(Request[Principal, None, State]):
         made from the nearest good checkpoint and the journal after it, in threads, and the ``Observed`` knows
         nothing, so that each view shows null where it would have to guess. The moment is noted in the answer.
         """
+
+        def shown(reading: Reading) -> T:
+            answer = view(reading)
+            if reading.as_of and isinstance(answer, msgspec.Struct) and "as_of" in answer.__struct_fields__:
+                return msgspec.structs.replace(answer, as_of=reading.as_of)
+            return answer
+
         as_of = await self.as_of()
-        if as_of is None:
-            return await self.services.reader.read(view)
-        answer = await self.services.moments.read(as_of, view)
-        if isinstance(answer, msgspec.Struct) and "as_of" in answer.__struct_fields__:
-            return msgspec.structs.replace(answer, as_of=as_of)
-        return answer
+        if as_of is not None:
+            return await self.services.moments.read(as_of, shown)
+        return await self.services.reader.read(shown, self.at_least or 0)
+
+    @property
+    def at_least(self) -> int | None:
+        """The position from which on a standby may answer; None: none may. Raises Invalid."""
+        text = self.query_params.get(AT_LEAST)
+        if text is None:
+            return None
+        if not (text.isascii() and text.isdigit() and len(text) < POSITION_DIGITS):
+            raise Invalid(
+                f"at_least: {text[:63]!r} is not a position", "Give the `position` of an answer, or 0 for any"
+            )
+        return int(text)
 
     async def as_of(self) -> AsOf | None:
-        """Return the moment that is asked about, the same each time; None for now."""
+        """Return the moment that is asked about, the same each time; None for now. Raises Invalid."""
         text = self.query_params.get(AT, NOW)
         if text == NOW:
             return None
+        if self.at_least is not None:
+            raise Invalid(
+                "'at' and 'at_least' exclude each other", "The past is the same wherever it is read"
+            )
         if self._as_of is None:
             now = await self.services.reader.read(lambda reading: reading.now.wall)
             self._as_of = await self.services.moments.find(read_moment(text, now))

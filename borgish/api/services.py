@@ -59,6 +59,7 @@ class Reading(msgspec.Struct, frozen=True):
     refusals: Mapping[str, tuple[RefusalView, ...]]  # by job
     status: Callable[[], StatusView]
     tally: Tally = msgspec.field(default_factory=Tally)  # the master's own saves walks over all tasks
+    as_of: AsOf | None = None  # which moment it is of; None: it is the present of who leads
 
     def summary(self, events: Sequence[EventView]) -> SummaryView:
         """Return what the dashboard shows; ``events`` are the latest, in order."""
@@ -126,8 +127,12 @@ class Inbox(Protocol):
 class Reader(Protocol):
     """Shows the cell as it is."""
 
-    async def read(self, view: Callable[[Reading], T]) -> T:
-        """Call ``view`` when everything in memory is durable, and return what it returns."""
+    async def read(self, view: Callable[[Reading], T], at_least: int = 0) -> T:
+        """Call ``view`` when everything in memory is durable, and return what it returns.
+
+        ``at_least`` is the position from which on the cell may be shown. Raises Invalid for one that there is
+        not yet.
+        """
         ...
 
     def events(self, job: str, after: int, limit: int) -> list[EventView]:

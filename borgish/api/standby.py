@@ -1,49 +1,127 @@
-"""What a borgmaster answers that does not lead: how it is, and for all else who does.
+"""What a borgmaster answers that does not lead: how it is, what its copy of the cell shows to those who ask
+for no newer one, and for all else who leads.
 
 Clients are redirected with 307, method and body kept, and the body names the leader as well; 503 while nobody
-leads. There is one place to read from, so no answer is older than another. It asks for the same tokens as
-the API of one who leads, which it knows by its copy of the cell.
+leads. So what is read is of the present, unless it was asked for with ``at_least``: then a standby answers
+with what it has, from that position of the journal on, and the answer says of which (``as_of``). It asks for
+the same tokens as the API of one who leads, which it knows by its copy of the cell.
 """
 
 from collections.abc import Callable
+from functools import cached_property
+from typing import Any, NoReturn, Protocol, TypeVar
+from urllib.parse import parse_qs
 
 import msgspec
+from litestar import Litestar, Request, Response
 
+from borgish.api.app import create_routes
 from borgish.api.auth import Policy, check
-from borgish.api.errors import encode, problem_of
+from borgish.api.errors import PROBLEM, encode, problem_of
 from borgish.api.middleware import Receive, Scope, Send
-from borgish.errors import BorgishError, Forbidden, Unreachable
+from borgish.api.moments import AT_LEAST, NOW, Moment
+from borgish.api.services import Reading, Services
+from borgish.errors import BorgishError, Forbidden, NotLeading, Unreachable
 from borgish.vocabulary import BODY_BYTES_MAX
-from borgish.wire.api import HealthView, Problem
+from borgish.wire.api import AsOf, HealthView, Problem
+
+T = TypeVar("T")
 
 HEALTH = "/v1/health"
 AGAIN_SECONDS = 1
 
 
-class StandbyApp:
-    """ASGI. ``health`` is asked at each request."""
+class Copy(Protocol):
+    """A standby and its copy of the cell."""
 
-    def __init__(self, health: Callable[[], HealthView]) -> None:
-        self._health = health
+    def health(self) -> HealthView:
+        """Return how it is."""
+        ...
+
+    async def read(self, view: Callable[[Reading], T], at_least: int = 0) -> T:
+        """Call ``view`` with the copy from position ``at_least`` on, and return what it returns. Raises
+        NotLeading where it does not come to have that."""
+        ...
+
+
+class StandbyApp:
+    """ASGI."""
+
+    def __init__(self, copy: Copy) -> None:
+        self._copy = copy
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer. The body of a request is for somebody else, and only taken off the connection."""
         if scope["type"] != "http":
             return
         await _drained(receive)
-        view = self._health()
-        if scope["path"] == HEALTH and scope["method"] == "GET":
-            await _show(view, scope, send)
-        elif view.leader:
-            await _send_on(view, scope, send)
+        if scope["method"] == "GET" and scope["path"] == HEALTH:
+            await _show(self._copy.health(), scope, send)
+        elif _may_be_older(scope):
+            await self._routes(scope, receive, send)
         else:
-            await _refuse(nobody_leads(view), send, [(b"retry-after", b"%d" % AGAIN_SECONDS)])
+            await _answer(send, *self._sent_on(scope))
+
+    @cached_property
+    def _routes(self) -> Litestar:
+        """Those of a leader, of whose services most are not here. Made when they are first asked for: most
+        masters lead before that."""
+        leaders: dict[str, Any] = dict.fromkeys(Services.__struct_fields__, _LeaderOnly())
+        reader, moments = _LeaderOnly(read=self._copy.read), _LeaderOnly(find=self._find)
+        services = Services(**leaders | {"reader": reader, "moments": moments})
+        return create_routes(services, {NotLeading: self._on_not_leading})
+
+    async def _find(self, moment: Moment) -> AsOf:
+        if moment != Moment(NOW):
+            raise NotLeading("only the borgmaster that leads shows what was")
+        return await self._copy.read(_as_of)
+
+    def _on_not_leading(self, request: Request[Any, Any, Any], error: NotLeading) -> Response[bytes]:
+        status, body, headers = self._sent_on(request.scope, error.message)
+        named = {name.decode(): value.decode() for name, value in headers}
+        return Response(body, status_code=status, media_type=PROBLEM, headers=named)
+
+    def _sent_on(self, scope: Scope, why: str = "") -> tuple[int, bytes, list[tuple[bytes, bytes]]]:
+        """Return status, body and headers of what sends a client on to who leads; 503 where nobody does."""
+        view = self._copy.health()
+        if not view.leader:
+            error = nobody_leads(view)
+            return error.status, *_encoded(problem_of(error), (b"retry-after", b"%d" % AGAIN_SECONDS))
+        asked = scope["raw_path"] + (b"?" + scope["query_string"] if scope["query_string"] else b"")
+        here = why or f"the borgmaster at {view.address} stands by"
+        detail = f"{here}; the one at {view.leader} leads"
+        problem = Problem("Temporary Redirect", 307, detail, hint=f"Ask {view.leader}")
+        return problem.status, *_encoded(problem, (b"location", view.leader.encode() + asked))
+
+
+def _as_of(reading: Reading) -> AsOf:
+    assert reading.as_of is not None
+    return reading.as_of
+
+
+class _LeaderOnly:
+    """A service of a leader, of which only this is ``here``."""
+
+    def __init__(self, **here: Any) -> None:
+        vars(self).update(here)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise NotLeading("only the borgmaster that leads can do this")
+
+    def __call__(self, *_given: object) -> NoReturn:
+        raise NotLeading("only the borgmaster that leads knows this")
 
 
 def nobody_leads(view: HealthView) -> Unreachable:
     """Return the error of who asks while there is no leader."""
     waits = view.trouble or "it leads as soon as it may"
     return Unreachable(f"no borgmaster leads cell {view.cell} now; {view.address} stands by: {waits}")
+
+
+def _may_be_older(scope: Scope) -> bool:
+    """Return whether a request asks for no newer cell than a standby may have."""
+    query = scope["query_string"].decode("latin-1")  # what is no UTF-8 is refused by the routes
+    return scope["method"] == "GET" and AT_LEAST in parse_qs(query, keep_blank_values=True)
 
 
 async def _drained(receive: Receive) -> None:
@@ -64,19 +142,13 @@ async def _show(view: HealthView, scope: Scope, send: Send) -> None:
     await _answer(send, 200, msgspec.json.encode(view), [(b"content-type", b"application/json")])
 
 
-async def _send_on(view: HealthView, scope: Scope, send: Send) -> None:
-    asked = scope["raw_path"] + (b"?" + scope["query_string"] if scope["query_string"] else b"")
-    detail = f"the borgmaster at {view.address} stands by; the one at {view.leader} leads"
-    problem = Problem("Temporary Redirect", 307, detail, hint=f"Ask {view.leader}")
+async def _refuse(error: BorgishError, send: Send) -> None:
+    await _answer(send, error.status, *_encoded(problem_of(error)))
+
+
+def _encoded(problem: Problem, *more: tuple[bytes, bytes]) -> tuple[bytes, list[tuple[bytes, bytes]]]:
     body, headers = encode(problem)
-    await _answer(send, 307, body, [*headers, (b"location", view.leader.encode() + asked)])
-
-
-async def _refuse(
-    error: BorgishError, send: Send, headers: "list[tuple[bytes, bytes]] | None" = None
-) -> None:
-    body, known = encode(problem_of(error))
-    await _answer(send, error.status, body, known + (headers or []))
+    return body, [*headers, *more]
 
 
 async def _answer(send: Send, status: int, body: bytes, headers: "list[tuple[bytes, bytes]]") -> None:

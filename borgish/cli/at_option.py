@@ -7,7 +7,7 @@ import typer
 
 from borgish.cli.render import Form
 from borgish.cli.screen import print_err, print_out
-from borgish.cli.session import session_of
+from borgish.cli.session import Session, session_of
 from borgish.text import age, safe
 from borgish.wire.api import AsOf
 
@@ -20,6 +20,7 @@ MOMENT = "TIME|POSITION|CHECKPOINT"
 MOMENTS = "2026-01-31T12:00, 12:00, 5m ago, a position of the journal, or a checkpoint's name"
 _TIMES = "2026-01-31T12:00, with your zone unless it names one, or an age: 30m, 2h, 1d"
 _NOT_KEPT = "phases, usage, what was up and why something waited were not journalled"
+_NOT_SEEN = "phases, usage, what is up and why something waits are known to the leader"
 
 
 def _refuse_empty(context: typer.Context, parameter: typer.CallbackParam, text: str) -> str:
@@ -65,19 +66,40 @@ def client_at(context: typer.Context, at: str, form: Form) -> "Client":
     The moment is looked up once, so that all the reads of one command are of the same, and is printed: above
     a table, and beside all else.
     """
+    session = session_of(context)
     if not at:
-        return session_of(context).client()
-    client = session_of(context).client(SECONDS_MAX)
+        return _of_standby(session, form) if session.from_standby else session.client()
+    client = session.client(SECONDS_MAX)
     found = client.get("/v1/moment", {"at": zoned(at)}, AsOf)
-    for line in moment_lines(found):
-        (print_out if form in (Form.TABLE, Form.WIDE) else print_err)(line)
+    _print_moment(moment_lines(found), form)
     return client.as_of(found.position)
 
 
-def moment_lines(moment: AsOf) -> list[str]:
+def _of_standby(session: Session, form: Form) -> "Client":
+    """Return a client of a master that stands by, and print which moment its copy is of; of the leader, and
+    print why, where none has what is asked for."""
+    client = session.client()
+    standby = client.of_standby(session.at_least)
+    if standby is None:
+        print_err("no borgmaster stands by with a copy of the cell; the leader answers")
+        return client
+    asked, found = standby.url, standby.get("/v1/moment", None, AsOf)
+    if standby.url != asked:
+        print_err(f"{asked} does not have position {session.at_least} yet; the leader answers")
+        return client
+    _print_moment(moment_lines(found, f"{_NOT_SEEN}; {asked} stands by"), form)
+    return standby
+
+
+def _print_moment(lines: list[str], form: Form) -> None:
+    for line in lines:
+        (print_out if form in (Form.TABLE, Form.WIDE) else print_err)(line)
+
+
+def moment_lines(moment: AsOf, unknown: str = _NOT_KEPT) -> list[str]:
     """Return which moment it is, what is not known of it, and what was wrong on the way."""
     when = f"{day_and_time(moment.at)}, {age(moment.at)} ago" if moment.at else "before the first entry"
-    line = f"As of position {moment.position} ({when}); {_NOT_KEPT}."
+    line = f"As of position {moment.position} ({when}); {unknown}."
     return [line, *(f"warning: {safe(warning)}" for warning in moment.warnings)]
 
 

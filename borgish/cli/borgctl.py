@@ -15,7 +15,7 @@ from typer.core import TyperCommand, TyperGroup
 
 import borgish
 from borgish.cli.screen import let_go, make_usable
-from borgish.cli.session import DirOption, Session
+from borgish.cli.session import DirOption, ReadFrom, Session
 
 # In the order of the help: a cell, what runs in it, what it runs on, what happened, the rest. Each with its
 # module, its app there, and the first sentence of its help.
@@ -139,6 +139,21 @@ def borgctl(
     token_file: Annotated[
         Path | None, typer.Option(envvar="BORGISH_TOKEN_FILE", help="File that holds the token.")
     ] = None,
+    read_from: Annotated[
+        ReadFrom,
+        typer.Option(
+            envvar="BORGISH_READ_FROM",
+            help="Who answers what only reads: a standby spares the leader, and is a moment behind.",
+        ),
+    ] = ReadFrom.LEADER,
+    at_least: Annotated[
+        int | None,
+        typer.Option(
+            metavar="POSITION",
+            min=0,
+            help="With --read-from standby: wait until its copy has this position of the journal.",
+        ),
+    ] = None,
     _version: Annotated[
         bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Show the version.")
     ] = False,
@@ -150,7 +165,12 @@ def borgctl(
     Exit codes: 0 done, 1 failed, 2 usage, 3 accepted but not all placed in the time given, 4 not
     reachable or not allowed; of a job that was to finish, 5 killed, 6 gone. Of doctor, 3 are warnings.
     """
-    context.obj = Session(folder, url, token_file)
+    from_standby = read_from is ReadFrom.STANDBY
+    if at_least is not None and not from_standby:
+        raise typer.BadParameter(
+            "is for --read-from standby: the leader has every position there is", param_hint="--at-least"
+        )
+    context.obj = Session(folder, url, token_file, from_standby, at_least or 0)
 
 
 def main() -> None:

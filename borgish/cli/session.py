@@ -2,6 +2,7 @@
 
 import os
 import re
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -47,12 +48,21 @@ MaxAffected = Annotated[
 ]
 
 
+class ReadFrom(StrEnum):
+    """Who answers what only reads."""
+
+    LEADER = "leader"
+    STANDBY = "standby"
+
+
 class Session(msgspec.Struct):
     """The global options of one call of borgctl."""
 
     folder: Path | None = None
     url: str = ""
     token_file: Path | None = None
+    from_standby: bool = False
+    at_least: int = 0  # the position of the journal from which on a standby's copy will do
 
     @property
     def cell_folder(self) -> Path:

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 app = single()
 
 _BAR_WIDTH = 20
-MASTER_SECONDS_MAX = 2.0  # to hear how one of several masters is
 
 
 @app.command()
@@ -51,7 +50,6 @@ def masters_words(client: "Client") -> str:
 
 
 def _master_words(one: "Client") -> str:
-    one.timeout_seconds = MASTER_SECONDS_MAX
     try:
         view = one.get("/v1/health", None, HealthView)
     except BorgishError:

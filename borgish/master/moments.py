@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import msgspec
 
-from borgish.api.moments import Moment, no_such_name
+from borgish.api.moments import Moment, no_such_name, not_reached
 from borgish.api.services import Reading
 from borgish.api.views.status import Daemon, status_view
 from borgish.api.views.tally import Tally
@@ -98,7 +98,13 @@ class Moments:
         present = {"free_space": AMPLE, "refused": "", "certificates": (), "uncertified": (), "busy": ()}
         now, daemon = self._clock.now(), msgspec.structs.replace(self._daemon(), **present)
         return Reading(
-            cell, observed, now, {}, lambda: status_view(cell, observed, tally, daemon, now), tally
+            cell,
+            observed,
+            now,
+            {},
+            lambda: status_view(cell, observed, tally, daemon, now),
+            tally,
+            past.as_of,
         )
 
     # Which position
@@ -107,7 +113,9 @@ class Moments:
         if moment.checkpoint:
             return self._named(moment.checkpoint).position
         if moment.position is not None:
-            return _reached(moment.position, head)
+            if moment.position > head:
+                raise not_reached(moment.position, head)
+            return moment.position
         return head if moment.at is None else self._at(moment.text, moment.at, head)
 
     def _named(self, name: str) -> CheckpointInfo:
@@ -176,9 +184,3 @@ class Moments:
         if self._forgetting is not None:
             self._forgetting.cancel()
         self._forgetting = asyncio.get_running_loop().call_later(KEPT_SECONDS, self._kept.clear)
-
-
-def _reached(position: int, head: int) -> int:
-    if position > head:
-        raise Invalid(f"position {position} does not exist yet", f"The latest is {head}")
-    return position

@@ -130,7 +130,7 @@ class Process:
         secret = read_credentials(settings.folder).secret
         self._tokens = CellTokens(self._known_cell, secret, SystemClock())
         door = AuthMiddleware(
-            StandbyApp(self._standby.health), self._tokens, hosts_of(settings.host), limits=self._limits
+            StandbyApp(self._standby), self._tokens, hosts_of(settings.host), limits=self._limits
         )
         self._listener = Listener(door, self._limits, self._certificates.files)
         await self._listener.open(settings)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import TypeVar
 
+from borgish.api.moments import not_reached
 from borgish.api.services import Reading
 from borgish.api.views.events import event_views
 from borgish.api.views.order import order_refusal
@@ -133,9 +134,12 @@ class Reader:
         """Note what a step moved or saw."""
         self._tally.note(step.touched, step.seen)
 
-    async def read(self, view: Callable[[Reading], T]) -> T:
-        """Call ``view`` when everything in memory is durable, and return what it returns."""
+    async def read(self, view: Callable[[Reading], T], at_least: int = 0) -> T:
+        """Call ``view`` when everything in memory is durable, and return what it returns. Raises Invalid for
+        a position that there is not yet: nobody is further than who leads."""
         await self._turn.durable()
+        if at_least > (head := self._core.cell.position):
+            raise not_reached(at_least, head)
         return view(self._reading())
 
     def events(self, job: str, after: int, limit: int) -> list[EventView]:

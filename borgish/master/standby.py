@@ -2,27 +2,37 @@
 (failover).
 
 Looks a few times a second who leads and what they wrote. To take over, only the end of the journal is left
-to be applied.
+to be applied. Between two looks those may read the copy who ask for no newer one.
 """
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Generic, TypeVar
 
 import borgish
+from borgish.api.services import Reading
+from borgish.api.views.status import Daemon, status_view
+from borgish.api.views.tally import Tally
 from borgish.cell.model import Cell
+from borgish.cell.observed import Observed
 from borgish.clock import Clock
-from borgish.errors import BorgishError
+from borgish.errors import BorgishError, NotLeading
 from borgish.master.health import STANDBY
 from borgish.store.base import Store
 from borgish.store.election import Candidate
 from borgish.store.leadership import Leadership
 from borgish.store.replay import WarmReplica
-from borgish.text import instant
-from borgish.wire.api import HealthView
+from borgish.text import instant, span
+from borgish.wire.api import AsOf, HealthView
 
 LOOK_SECONDS = 0.2
 FIRST_LOOK_SECONDS = 0.05
+REACHED_SECONDS_MAX = 5.0
+"""How long who reads waits for a look to end, and for the copy to have what they ask for."""
+BEHIND_SECONDS_MAX = 2.0
+"""One that could not look for longer says so to who reads."""
+T = TypeVar("T")
 S = TypeVar("S", bound=Store)
 
 log = logging.getLogger("borgmaster")
@@ -43,6 +53,10 @@ class Standby(Generic[S]):
         self._logged = ""
         self._started = clock.now()
         self._won = False
+        self._is_looking = False  # in a thread, which writes to the copy
+        self._looked = asyncio.Condition()
+        self._store_kind = ""
+        self._tally = Tally()
 
     async def at_once(self, stopping: "asyncio.Future[None]", *, may_wait: bool) -> S | None:
         """Return the store if nobody leads it; None for one who ``may_wait``.
@@ -61,7 +75,12 @@ class Standby(Generic[S]):
     async def until_won(self, stopping: "asyncio.Future[None]") -> S | None:
         """Follow until the store is ours; None when we are to stop before."""
         while not stopping.done():
-            if store := await asyncio.to_thread(self.look):
+            self._is_looking = True
+            store = await asyncio.to_thread(self.look)
+            async with self._looked:
+                self._is_looking = False
+                self._looked.notify_all()
+            if store is not None:
                 return store
             await asyncio.wait({stopping}, timeout=LOOK_SECONDS)
         return None
@@ -84,7 +103,11 @@ class Standby(Generic[S]):
         """Bring the copy to where a store's journal is, and return it. Raises what ``Store.load`` does."""
         loads = self.copy.loads
         cell = self.copy.catch_up(store)
-        self._followed = self._clock.now().mono
+        self._followed, self._store_kind = self._clock.now().mono, store.kind
+        if self.copy.touched is None:
+            self._tally = Tally()
+        else:
+            self._tally.note(self.copy.touched, {})
         if self.copy.loads != loads:
             for warning in store.warnings:
                 log.warning("%s", warning)
@@ -100,6 +123,40 @@ class Standby(Generic[S]):
         if status != self._logged:
             self._logged = status
             log.log(logging.WARNING if trouble else logging.INFO, "%s", status)
+
+    async def read(self, view: Callable[[Reading], T], at_least: int = 0) -> T:
+        """Call ``view`` with the copy, when it has position ``at_least`` of the journal, and return what it
+        returns. What only the leader has seen is null there, as of the past.
+
+        Raises NotLeading when the copy does not come to have it, and when this one is about to lead.
+        """
+
+        def may_be_read() -> bool:
+            cell = self.copy.cell
+            return self._won or (not self._is_looking and cell is not None and cell.position >= at_least)
+
+        try:
+            async with asyncio.timeout(REACHED_SECONDS_MAX), self._looked:
+                await self._looked.wait_for(may_be_read)
+                if self._won or self.copy.cell is None:
+                    raise NotLeading("this borgmaster is about to lead")
+                return view(self._reading(self.copy.cell))  # without a pause: the next look writes to it
+        except TimeoutError:
+            there = f"is at position {self.copy.cell.position}" if self.copy.cell else "has no copy yet"
+            raise NotLeading(f"this borgmaster stands by and {there}, not at {at_least}") from None
+
+    def _reading(self, cell: Cell) -> Reading:
+        now, observed, tally = self._clock.now(), Observed(known=False), self._tally
+        behind_seconds = now.mono - (now.mono if self._followed is None else self._followed)
+        last = self.copy.last
+        why = self._trouble or "it takes long"
+        late = f"this borgmaster last read the journal {span(behind_seconds)} ago: {why}"
+        warnings = (late,) if behind_seconds > BEHIND_SECONDS_MAX else ()
+        as_of = AsOf(cell.position, instant(last.at) if last else "", cell.timeline, warnings)
+        daemon = Daemon(self._started.wall, self._store_kind)
+        return Reading(
+            cell, observed, now, {}, lambda: status_view(cell, observed, tally, daemon, now), tally, as_of
+        )
 
     def health(self) -> HealthView:
         """Return how this one is. May be called while it looks."""

@@ -65,8 +65,9 @@ def restore(
     return RestoredCell(cell, warnings)
 
 
-def replay(cell: Cell, entries: Iterable[Entry], warnings: Sequence[str] = ()) -> None:
-    """Apply entries to a cell, each the next. ``warnings`` are repeated in the error about what is missing.
+def replay(cell: Cell, entries: Iterable[Entry], warnings: Sequence[str] = ()) -> Touched:
+    """Apply entries to a cell, each the next, and return what they touched. ``warnings`` are repeated in the
+    error about what is missing.
 
     Raises StoreDamaged where one is lost, or does not go with the cell before it.
     """
@@ -74,7 +75,7 @@ def replay(cell: Cell, entries: Iterable[Entry], warnings: Sequence[str] = ()) -
     for entry in entries:
         _apply_next(cell, entry, start, warnings)
         reach("recovery.entry")
-    cell.take_touched()
+    return cell.take_touched()
 
 
 def replay_one(cell: Cell, entry: Entry) -> Touched:
@@ -231,29 +232,31 @@ class WarmReplica:
     def __init__(self) -> None:
         self.cell: Cell | None = None  # None before the first ``catch_up``
         self.loads = 0  # how often it was loaded from a checkpoint
-        self._last: Entry | None = None
+        self.touched: Touched | None = None  # by the last ``catch_up``; None when it loaded the cell
+        self.last: Entry | None = None  # that was applied
 
     def catch_up(self, source: ReplicaSource) -> Cell:
         """Bring the cell to the journal's end, and return it. Raises what ``Store.load`` does."""
+        self.touched = None
         if self.cell is not None:
             try:
-                self._replay_new(self.cell, source)
+                self.touched = self._replay_new(self.cell, source)
                 return self.cell
             except StoreDamaged:  # perhaps only the replica is not of this journal: loading it shows that
                 self.cell = None
         cell = source.load()
-        self._last = next(iter(source.entries(cell.position - 1, 1)), None) if cell.position else None
+        self.last = next(iter(source.entries(cell.position - 1, 1)), None) if cell.position else None
         self.cell, self.loads = cell, self.loads + 1
         return cell
 
-    def _replay_new(self, cell: Cell, source: ReplicaSource) -> None:
+    def _replay_new(self, cell: Cell, source: ReplicaSource) -> Touched:
         """Raise StoreDamaged where the journal does not have our last entry."""
         following = iter(source.entries(max(0, cell.position - 1)))
-        if cell.position and next(following, None) != self._last:
+        if cell.position and next(following, None) != self.last:
             raise StoreDamaged("The journal is not the one that was followed")
-        replay(cell, self._remembering(following))
+        return replay(cell, self._remembering(following))
 
     def _remembering(self, entries: Iterable[Entry]) -> Iterator[Entry]:
         for entry in entries:
             yield entry
-            self._last = entry  # only now it was applied
+            self.last = entry  # only now it was applied

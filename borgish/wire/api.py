@@ -52,13 +52,14 @@ class Accepted(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class AsOf(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The moment of the past that an answer is of. What was merely seen then, phases, usage, what is up
-    and why something waited, was not journalled and is not told: such fields are null or empty."""
+    """The moment that an answer is of, where it is not the present of who leads: the past, or the copy of a
+    standby. What was merely seen then, phases, usage, what is up and why something waited, is not journalled
+    and not told: such fields are null or empty."""
 
     position: int  # of the journal: all up to it had happened, and nothing after
     at: str  # when that was written; "" before the first
     timeline: int = 1
-    warnings: tuple[str, ...] = ()  # checkpoints that were passed over, being no good
+    warnings: tuple[str, ...] = ()  # such as that a checkpoint was passed over, being no good
 
 
 class UsageView(msgspec.Struct, frozen=True):

@@ -115,6 +115,11 @@ def test_a_standby_sends_on_to_the_leader_and_leads_when_it_is_killed(pair: Pair
     assert sent_on.url == made.client().url
     shown = made.ok("status")
     assert f"{made.client().url} leads; {pair.standby_url} stands by at position" in shown
+    position = str(status_of(made).position)
+    read = made.borgctl("--read-from", "standby", "--at-least", position, "job", "list")
+    assert read.code == 0, read
+    assert f"; {pair.standby_url} stands by.\n" in read.out
+    assert "ann/sleepers" in read.out
     made.kill("borgmaster")
     goes_on(pair, before, epoch)
 

@@ -49,6 +49,8 @@ class CellSums:
 
     def note(self, touched: Touched) -> None:
         """Note what a step changed."""
+        if not self._is_filled:
+            return
         for keys in (touched.jobs, touched.tasks, touched.tasks_gone, touched.jobs_gone):
             self._jobs.update(keys)
         self._machines |= touched.machines | touched.machines_gone

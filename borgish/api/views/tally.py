@@ -14,6 +14,9 @@ from borgish.cell.touched import Touched
 from borgish.resources import Resources
 from borgish.vocabulary import Phase, State, task_name
 
+JOBS_BEHIND_MAX = 100_000
+"""Of so many jobs a tally knows that they changed, where nobody reads for long; after more it begins anew."""
+
 
 class Committed:
     """The limits of what is placed on one machine. What is in an alloc is in that alloc's."""
@@ -44,6 +47,9 @@ class Tally:
     """The sums of a whole cell. The master keeps one, and tells it what each turn changed."""
 
     def __init__(self) -> None:
+        self._begin()
+
+    def _begin(self) -> None:
         self.sums = CellSums()
         self._committed: dict[str, Committed] = {}  # by machine
         self._fullness: dict[str, float] = {}  # by machine; none of those to be looked at again
@@ -63,6 +69,8 @@ class Tally:
                 stale.setdefault(key, set()).update(indexes)
         for key in (*touched.jobs_gone, *touched.tasks_gone):
             stale.setdefault(key, set()).update(self._up.get(key, ()))
+        if len(stale) > JOBS_BEHIND_MAX:
+            self._begin()
 
     def fill(self, cell: Cell, observed: Observed) -> None:
         """Bring the sums up to date."""

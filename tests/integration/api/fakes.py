@@ -12,7 +12,7 @@ import uvloop
 from borgish.api.app import create_app
 from borgish.api.authority import AuthorityDoor
 from borgish.api.middleware import UNLIMITED
-from borgish.api.moments import Moment
+from borgish.api.moments import Moment, not_reached
 from borgish.api.serve import Serving, serve
 from borgish.api.services import Reading, Services, WatchBatch
 from borgish.api.views.history import HistoryFilter
@@ -174,9 +174,11 @@ class FakeMaster:
         place = PlannedPlace(0, "m1", victims=("bob/db/0",))
         return PlanView(spec.key, "1 would wait", 20, 1, spec.tasks, "plan-x", (place,))
 
-    async def read(self, view: Callable[[Reading], T]) -> T:
+    async def read(self, view: Callable[[Reading], T], at_least: int = 0) -> T:
         if self.failure:
             raise self.failure
+        if at_least > self.cell.position:
+            raise not_reached(at_least, self.cell.position)
         return view(self.reading(self.observed, small_refusals()))
 
     def reading(self, observed: Observed, refusals: dict[str, tuple[RefusalView, ...]]) -> Reading:
@@ -311,7 +313,8 @@ class FakeMoments:
 
     async def read(self, as_of: AsOf, view: Callable[[Reading], T]) -> T:
         assert as_of == PAST
-        return await asyncio.to_thread(view, self._master.reading(Observed(known=False), {}))
+        then = msgspec.structs.replace(self._master.reading(Observed(known=False), {}), as_of=as_of)
+        return await asyncio.to_thread(view, then)
 
     async def read_both(self, old: AsOf, new: AsOf, view: Callable[[Cell, Cell], T]) -> T:
         return await asyncio.to_thread(view, self._master.before or self._master.cell, self._master.cell)

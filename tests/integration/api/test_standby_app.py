@@ -2,7 +2,8 @@
 
 import http.client
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 import msgspec
 import pytest
@@ -10,13 +11,43 @@ import pytest
 from borgish.api import standby
 from borgish.api.middleware import LOOPBACK_HOSTS, AuthMiddleware
 from borgish.api.serve import serve
+from borgish.api.services import Reading
 from borgish.api.standby import StandbyApp
+from borgish.cell.observed import Observed
 from borgish.client import Client
-from borgish.errors import Fenced, Unreachable
-from borgish.wire.api import Accepted, HealthView, ScaleRequest, StatusView
-from tests.integration.api.fakes import PATIENCE_SECONDS, TOKENS, RunningApi
+from borgish.errors import Fenced, Invalid, NotLeading, Unreachable
+from borgish.wire.api import (
+    Accepted,
+    AsOf,
+    HealthView,
+    JobDetail,
+    JobList,
+    MachineList,
+    ScaleRequest,
+    StatusView,
+    TaskList,
+)
+from tests.integration.api.fakes import PAST, PATIENCE_SECONDS, TOKENS, RunningApi
 
+T = TypeVar("T")
+ANY = {"at_least": 0}
 VIEW = HealthView("test", "1", "standby", "http://127.0.0.1:9", "", "", 1, 3, 20, True, 0.1, "", "2026-01-01")
+
+
+class StandingBy:
+    """A copy of the cell of another, which is at position 2."""
+
+    def __init__(self, one: "Standby") -> None:
+        self._one = one
+
+    def health(self) -> HealthView:
+        return self._one.view
+
+    async def read(self, view: Callable[[Reading], T], at_least: int = 0) -> T:
+        if at_least > PAST.position:
+            raise NotLeading(f"not at {at_least} yet")
+        reading = self._one.leader.master.reading(Observed(known=False), {})
+        return view(msgspec.structs.replace(reading, as_of=PAST))
 
 
 class Standby:
@@ -25,7 +56,8 @@ class Standby:
     def __init__(self, api: RunningApi) -> None:
         self.leader = api
         self.view = VIEW
-        app = AuthMiddleware(StandbyApp(lambda: self.view), TOKENS, LOOPBACK_HOSTS)
+        self.copy = StandingBy(self)
+        app = AuthMiddleware(StandbyApp(self.copy), TOKENS, LOOPBACK_HOSTS)
         self.serving = api.call(serve(app, "127.0.0.1", 0))
         self.url = self.serving.url
 
@@ -91,8 +123,66 @@ def test_one_whose_time_is_over_answers_nothing_else(one: Standby) -> None:
     def over() -> None:
         raise Fenced("The lease could not be renewed")
 
-    door = AuthMiddleware(StandbyApp(lambda: VIEW), TOKENS, LOOPBACK_HOSTS, over)
+    door = AuthMiddleware(StandbyApp(one.copy), TOKENS, LOOPBACK_HOSTS, over)
     serving = one.leader.call(serve(door, "127.0.0.1", 0))
     with pytest.raises(Unreachable, match="lease could not be renewed"):
         Client(serving.url, "bgt_ann").get("/v1/health", None, HealthView)
     one.leader.call(serving.stop())
+
+
+def test_it_shows_its_copy_to_those_who_ask_for_no_newer_one(one: Standby) -> None:
+    client = Client(one.url, "bgt_reader")
+    assert client.get("/v1/status", ANY, StatusView).as_of == PAST
+    assert client.get("/v1/moment", ANY, AsOf) == PAST
+    assert client.get("/v1/machines", {"at_least": PAST.position, "limit": 1}, MachineList).as_of == PAST
+    jobs = client.get("/v1/jobs", ANY, JobList)
+    assert jobs.as_of == PAST
+    assert {job.up for job in jobs.items} == {None}, "it has seen nothing of the machines"
+    assert client.url == one.url
+
+
+def test_what_it_does_not_know_the_leader_is_asked_for(one: Standby) -> None:
+    one.knows(one.leader.serving.url)
+    for path, params in (
+        ("/v1/jobs", {"at_least": PAST.position + 1}),
+        ("/v1/events", ANY),
+        ("/v1/jobs", {"at": "2"}),
+        ("/v1/jobs", None),
+    ):
+        client = Client(one.url, "bgt_ann")
+        client.raw("GET", path, params)
+        assert client.url == one.leader.serving.url, (path, params)
+    status, headers, body = one.ask("GET", "/v1/jobs?at_least=3&limit=5", "bgt_ann")
+    assert (status, headers["location"]) == (307, f"{one.leader.serving.url}/v1/jobs?at_least=3&limit=5")
+    assert json.loads(body)["detail"].startswith("not at 3 yet; the one at ")
+
+
+def test_values_that_the_audit_log_has_to_be_told_of_are_shown_by_the_leader(one: Standby) -> None:
+    one.knows(one.leader.serving.url)
+    for token, url in (("bgt_ann", one.url), ("bgt_reader", one.url), ("bgt_admin", one.leader.serving.url)):
+        client = Client(one.url, token)
+        client.get("/v1/jobs/ann/web", ANY, JobDetail)
+        assert client.url == url, token
+
+
+def test_bad_queries_are_refused_as_by_a_leader(one: Standby) -> None:
+    client = Client(one.url, "bgt_ann")
+    for text in ("x", "-1", "", "1.5", "9" * 19, "%C2%B2"):
+        assert one.ask("GET", f"/v1/jobs?at_least={text}", "bgt_ann")[0] == 400, text
+    with pytest.raises(Invalid, match="'at' and 'at_least' exclude each other"):
+        client.get("/v1/jobs", {**ANY, "at": "2"}, JobList)
+    with pytest.raises(Invalid, match="only who leads knows this"):
+        client.raw("GET", "/v1/bands", ANY)
+    with pytest.raises(Invalid, match="unknown parameter 'lmit'"):
+        client.raw("GET", "/v1/jobs", {**ANY, "lmit": 1})
+    assert one.ask("GET", "/v1/nothing?at_least=0", "bgt_ann")[0] == 404
+    assert one.ask("GET", "/v1/jobs?at_least=0", "bgt_join")[0] == 403
+
+
+def test_a_leader_answers_from_a_position_on_that_there_is(one: Standby) -> None:
+    client, head = one.leader.client("bgt_ann"), one.leader.master.cell.position
+    tasks = client.get("/v1/tasks", {"at_least": head}, TaskList)
+    assert tasks.as_of is None
+    assert tasks.items
+    with pytest.raises(Invalid, match=f"position {head + 1} does not exist yet. The latest is {head}"):
+        client.get("/v1/tasks", {"at_least": head + 1}, TaskList)

@@ -65,8 +65,10 @@ class CoreMaster(FakeMaster):
             raise reply
         return reply
 
-    async def read(self, view: Callable[[Reading], T]) -> T:
-        return await super().read(lambda reading: view(msgspec.structs.replace(reading, now=self.now)))
+    async def read(self, view: Callable[[Reading], T], at_least: int = 0) -> T:
+        return await super().read(
+            lambda reading: view(msgspec.structs.replace(reading, now=self.now)), at_least
+        )
 
     def pass_by(self, seconds: float) -> None:
         """Let time go by, on the clock that is shown."""

@@ -25,9 +25,9 @@ class Source(FakeMaster):
         super().__init__()
         self.reads = 0
 
-    async def read(self, view: Callable[[Reading], T]) -> T:
+    async def read(self, view: Callable[[Reading], T], at_least: int = 0) -> T:
         self.reads += 1
-        return await super().read(view)
+        return await super().read(view, at_least)
 
 
 @pytest.fixture(autouse=True)
