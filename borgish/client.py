@@ -121,6 +121,11 @@ class Client:
         """Where the master is that was asked last, or is asked first."""
         return self._masters.url
 
+    @property
+    def is_present(self) -> bool:
+        """Whether ``get`` reads the present of who leads, rather than the past or the copy of a standby."""
+        return not self._always
+
     def each_master(self) -> "list[Client]":
         """Return a client for each of the masters, who is asked alone, whether it leads or not, and not for
         long."""

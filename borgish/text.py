@@ -59,6 +59,7 @@ def span(seconds: float) -> str:
     return f"{int(seconds)}s"
 
 
+@lru_cache(4096)  # of a list's tasks many began at one moment
 def instant(seconds: float) -> str:
     """Return seconds since 1970 as the API writes them: ``2026-01-31T12:00:00.000Z``."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")[:-6] + "Z"

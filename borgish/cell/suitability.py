@@ -21,6 +21,8 @@ def unmet_constraints(spec: JobSpec, machine: Machine) -> Iterator[Constraint]:
 
 def why_unsuitable(spec: JobSpec, machine: Machine) -> str:
     """Return why tasks of a job should not stay on a machine, in words; "" when they may."""
+    if not spec.constraints:
+        return ""
     unmet = ", ".join(map(str, unmet_constraints(spec, machine)))
     return f"{machine.name} no longer meets {unmet}" if unmet else ""
 

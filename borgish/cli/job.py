@@ -138,11 +138,13 @@ def check(
 @app.command("list")
 def list_(context: typer.Context, at: AtOption = "", output: FormOption = Form.TABLE) -> None:
     """List the jobs of the cell."""
-    from borgish.cli.lookup import every_job
+    from borgish.cli.lookup import each_job
 
-    jobs = every_job(client_at(context, at, output))
-    columns, none = (PAST_JOB_COLUMNS, "no jobs at that moment") if at else (JOB_COLUMNS, _NO_JOBS)
-    show_list(jobs, columns, output, lambda job: job.name, none)
+    client = client_at(context, at, output)
+    columns, none = JOB_COLUMNS if client.is_present else PAST_JOB_COLUMNS, _NO_JOBS
+    show_list(
+        each_job(client), columns, output, lambda job: job.name, "no jobs at that moment" if at else none
+    )
 
 
 @app.command()
@@ -375,7 +377,7 @@ OWNER_COLUMNS: tuple[Column[OwnerView], ...] = (
 
 _RUNNING: Column[JobView] = Column("RUNNING", lambda job: f"{job.running}/{job.tasks}", right=True)
 PAST_JOB_COLUMNS = tuple(_RUNNING if column.title == "UP" else column for column in JOB_COLUMNS)
-"""What was up is not known of the past."""
+"""What is up is not known of the past, nor to a standby."""
 
 
 def job_in_full(detail: JobDetail, tasks: list[TaskView], *, wide: bool) -> str:

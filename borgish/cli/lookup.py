@@ -197,6 +197,11 @@ def every_job(client: "Client") -> list[JobView]:
     return list(every(client, "/v1/jobs", {}, JobList))
 
 
+def each_job(client: "Client") -> Iterator[JobView]:
+    """Yield all jobs of the cell, a page at a time."""
+    return read_ahead(client, "/v1/jobs", {}, JobList)
+
+
 def every_app(client: "Client") -> list[AppView]:
     """Return all applications of the cell."""
     return list(every(client, "/v1/apps", {}, AppList))
@@ -222,9 +227,14 @@ def every_cron(client: "Client", *, times: bool = False) -> list[CronView]:
     return list(every(client, "/v1/crons", {"times": True} if times else {}, CronList))
 
 
-def every_task(client: "Client", *, job: str = "", machine: str = "", state: str = "") -> list[TaskView]:
-    """Return all tasks, or those of a job, on a machine, in a state."""
-    return list(every(client, "/v1/tasks", {"job": job, "machine": machine, "state": state}, TaskPage))
+def every_task(client: "Client", *, job: str = "", state: str = "") -> list[TaskView]:
+    """Return all tasks, or those of a job, in a state."""
+    return list(every(client, "/v1/tasks", {"job": job, "state": state}, TaskPage))
+
+
+def each_task(client: "Client", *, job: str = "", machine: str = "", state: str = "") -> Iterator[TaskView]:
+    """Yield all tasks, or those of a job, on a machine, in a state, a page at a time."""
+    return read_ahead(client, "/v1/tasks", {"job": job, "machine": machine, "state": state}, TaskPage)
 
 
 def latest_events(client: "Client", *, job: str = "", after: int = 0, limit: int) -> list[EventView]:
@@ -235,10 +245,40 @@ def latest_events(client: "Client", *, job: str = "", after: int = 0, limit: int
 
 def every(client: "Client", path: str, params: Params, page_type: type[Paged[T]]) -> Iterator[T]:
     """Yield all items of a list, page by page."""
+    for page in pages(client, path, params, page_type):
+        yield from page
+
+
+def pages(client: "Client", path: str, params: Params, page_type: type[Paged[T]]) -> Iterator[tuple[T, ...]]:
+    """Yield a list page by page."""
     after = ""
     while True:
         page = client.get(path, params | {"after": after}, page_type)
-        yield from page.items
+        yield page.items
         after = page.page.next
         if not after:
             return
+
+
+def read_ahead(client: "Client", path: str, params: Params, page_type: type[Paged[T]]) -> Iterator[T]:
+    """Yield all items of a list as ``every`` does; the next page is fetched while this one is used. Nobody
+    else may use the client meanwhile."""
+    import queue
+    import threading
+
+    fetched: queue.Queue[tuple[T, ...] | BaseException | None] = queue.Queue(1)
+
+    def fetch() -> None:
+        try:
+            for page in pages(client, path, params, page_type):
+                fetched.put(page)
+            fetched.put(None)
+        except BaseException as error:  # raised to who waits for the page
+            fetched.put(error)
+
+    # A daemon, for who reads may leave: nobody waits for a page then.
+    threading.Thread(target=fetch, name="pages", daemon=True).start()
+    while (page := fetched.get()) is not None:
+        if isinstance(page, BaseException):
+            raise page
+        yield from page

@@ -10,6 +10,7 @@ import sys
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
+from itertools import islice
 from typing import Annotated, Generic, TextIO, TypeVar
 
 import msgspec
@@ -51,16 +52,24 @@ class Column(msgspec.Struct, Generic[T], frozen=True):
 
 
 def show_list(
-    items: Sequence[T], columns: Sequence[Column[T]], form: Form, name: Callable[[T], str], none: str
+    items: Iterable[T], columns: Sequence[Column[T]], form: Form, name: Callable[[T], str], none: str
 ) -> None:
-    """Show a list. ``none`` is what to say, to people, when it is empty."""
+    """Show a list; names and tables as its items come. ``none`` is what to say, to people, when there is
+    nothing."""
     if form in (Form.JSON, Form.YAML):
-        print_out(as_json(items) if form is Form.JSON else as_yaml(items))
-    elif form is Form.NAME:
-        _names([name(item) for item in items])
-    elif items:
-        print_out(draw(items, columns if form is Form.WIDE else narrow(items, columns)))
-    else:
+        whole = list(items)
+        print_out(as_json(whole) if form is Form.JSON else as_yaml(whole))
+        return
+    table, is_empty = Table(columns, rare=form is Form.WIDE), True
+    following = iter(items)
+    while some := list(islice(following, ROWS_AT_ONCE)):
+        is_empty = False
+        if form is Form.NAME:
+            _names([name(item) for item in some])
+        else:
+            print_out(table.rows(some))
+        sys.stdout.flush()
+    if is_empty and form is not Form.NAME:
         from borgish.cli.screen import print_err
 
         print_err(none)
@@ -113,36 +122,58 @@ def _names(names: Sequence[str]) -> None:
 
 _GAP = "  "
 _LAST_WIDTH_MIN = 12
-
-
-def narrow(items: Sequence[T], columns: Sequence[Column[T]]) -> list[Column[T]]:
-    """Return the columns that a table of these items has where it is not the wide one."""
-    narrow = (column for column in columns if not column.wide)
-    return [c for c in narrow if not c.rare or any(c.text(item) != "0" for item in items)]
+ROWS_AT_ONCE = 1000
+"""A page of the API: the first rows of a list stand there while the others are still on their way."""
 
 
 def draw(items: Sequence[T], columns: Sequence[Column[T]], file: TextIO | None = None) -> str:
     """Return the items as a table with a header. Only the last column is cut to fit a terminal."""
-    file = file or sys.stdout
-    texts = [[column.title, *(safe(column.text(item)) for item in items)] for column in columns]
-    widths = [max(map(cell_width, cells)) for cells in texts]
-    if room := _last_width(widths, width_of(file)):
-        texts[-1] = [cut(text, room) for text in texts[-1]]
-    # Column by column, for a list of a cell's tasks has a million cells: what holds for all of a column is
-    # found once, and where there are no colours nothing is asked for one.
-    is_coloured, last = has_colour(file), columns[-1]
-    drawn: list[Sequence[str]] = []
-    for column, cells, width in zip(columns, texts, widths, strict=True):
-        shown: Sequence[str] = cells
-        if is_coloured:
-            styles = ["bold", *map(column.style, items)]
-            shown = [styled(text, style, file) for text, style in zip(cells, styles, strict=True)]
-        if column.right or column is not last:
-            pads = [" " * (width - cell_width(text)) for text in cells]
-            before, after = (pads, shown) if column.right else (shown, pads)
-            shown = [one + other for one, other in zip(before, after, strict=True)]
-        drawn.append(shown)
-    return "".join([_GAP.join(row).rstrip() + "\n" for row in zip(*drawn, strict=True)])
+    return Table(columns, file, rare=True).rows(items)
+
+
+class Table(Generic[T]):
+    """A table of which some rows are drawn at a time. Its columns are as wide as what came until then, and
+    where one is needed that was not, the header stands there again."""
+
+    def __init__(self, columns: Sequence[Column[T]], file: TextIO | None = None, *, rare: bool) -> None:
+        """``rare``: with all of the columns; else with neither the wide ones nor those of which all is 0."""
+        self._columns = [column for column in columns if rare or not column.wide]
+        self._file = file or sys.stdout
+        self._needed = {column.title for column in self._columns if rare or not column.rare}
+        self._widths: dict[str, int] = {}  # of those in the last header
+
+    def rows(self, items: Sequence[T]) -> str:
+        """Return some rows, with a header above them where there was none with these columns."""
+        self._needed |= {
+            column.title
+            for column in self._columns
+            if column.title not in self._needed and any(column.text(item) != "0" for item in items)
+        }
+        columns = [column for column in self._columns if column.title in self._needed]
+        titles = self._widths.keys() != self._needed
+        texts = [[column.title] * titles + [safe(column.text(item)) for item in items] for column in columns]
+        widths = [
+            max(self._widths.get(column.title, 0), *map(cell_width, cells))
+            for column, cells in zip(columns, texts, strict=True)
+        ]
+        self._widths = {column.title: width for column, width in zip(columns, widths, strict=True)}
+        if room := _last_width(widths, width_of(self._file)):
+            texts[-1] = [cut(text, room) for text in texts[-1]]
+        # Column by column, for a list of a cell's tasks has a million cells: what holds for all of a column
+        # is found once, and where there are no colours nothing is asked for one.
+        is_coloured, last = has_colour(self._file), columns[-1]
+        drawn: list[Sequence[str]] = []
+        for column, cells, width in zip(columns, texts, widths, strict=True):
+            shown: Sequence[str] = cells
+            if is_coloured:
+                styles = ["bold"] * titles + [column.style(item) for item in items]
+                shown = [styled(text, style, self._file) for text, style in zip(cells, styles, strict=True)]
+            if column.right or column is not last:
+                pads = [" " * (width - cell_width(text)) for text in cells]
+                before, after = (pads, shown) if column.right else (shown, pads)
+                shown = [one + other for one, other in zip(before, after, strict=True)]
+            drawn.append(shown)
+        return "".join([_GAP.join(row).rstrip() + "\n" for row in zip(*drawn, strict=True)])
 
 
 def cell_width(text: str) -> int:

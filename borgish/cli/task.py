@@ -44,11 +44,11 @@ def list_(
     output: FormOption = Form.TABLE,
 ) -> None:
     """List tasks."""
-    from borgish.cli.lookup import every_task, find_job, find_machine
+    from borgish.cli.lookup import each_task, find_job, find_machine
 
     client = client_at(context, at, output)
     job = job or of_job
-    tasks = every_task(
+    tasks = each_task(
         client,
         job=find_job(client, job) if job else "",
         machine=find_machine(client, machine) if machine else "",

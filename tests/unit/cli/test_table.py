@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from borgish.cli.render import Column, cell_width, cut, draw, narrow
+from borgish.cli.render import Column, Table, cell_width, cut, draw
 from borgish.text import clock_time
 from borgish.vocabulary import Outcome, TaintEffect
 from borgish.wire.api import TaintView
@@ -60,10 +60,25 @@ def test_jobs() -> None:
 
 
 def test_counts_that_are_all_0_have_no_column() -> None:
-    shown = [column.title for column in narrow([job()], columns_of("job"))]
-    assert shown == ["NAME", "STATE", "UP", "PENDING", "BAND", "REASON"]
-    shown = [column.title for column in narrow([job(), job(killed=1)], columns_of("job"))]
-    assert shown == ["NAME", "STATE", "UP", "PENDING", "KILLED", "BAND", "REASON"]
+    table = Table(columns_of("job"), io.StringIO(), rare=False)
+    assert table.rows([job()]).split()[:6] == ["NAME", "STATE", "UP", "PENDING", "BAND", "REASON"]
+    table = Table(columns_of("job"), io.StringIO(), rare=False)
+    shown = table.rows([job(), job(killed=1)]).split()
+    assert shown[:7] == ["NAME", "STATE", "UP", "PENDING", "KILLED", "BAND", "REASON"]
+
+
+def test_rows_that_come_later_go_on_below_and_a_column_that_they_need_has_a_header_again() -> None:
+    table = Table(columns_of("job"), io.StringIO(), rare=False)
+    assert table.rows([job()]) == (
+        "NAME     STATE     UP  PENDING  BAND        REASON\nann/web  running  3/3        0  production\n"
+    )
+    assert table.rows([job(name="a/b")]) == "a/b      running  3/3        0  production\n"
+    assert table.rows([job(name="ann/longer")]) == "ann/longer  running  3/3        0  production\n"
+    assert table.rows([job(failed=1)]) == (
+        "NAME        STATE     UP  PENDING  FAILED  BAND        REASON\n"
+        "ann/web     running  3/3        0       1  production\n"
+    )
+    assert table.rows([job()]) == "ann/web     running  3/3        0       0  production\n"
 
 
 def test_how_dead_tasks_came_out() -> None:
@@ -119,7 +134,7 @@ def test_a_terminal_of_80_columns_is_enough(kind: str, monkeypatch: pytest.Monke
         "machine": machine(reason=long),
         "event": event(1, long),
     }
-    lines = draw([items[kind]], narrow([items[kind]], columns_of(kind)), Terminal()).splitlines()
+    lines = Table(columns_of(kind), Terminal(), rare=False).rows([items[kind]]).splitlines()
     assert all(cell_width(line) <= WIDTH for line in lines)
     assert lines[1].endswith("…")
 
