@@ -80,7 +80,7 @@ async def list_jobs(request: ApiRequest, limit: Limit = LIMIT_MAX, after: After 
     def view(reading: Reading) -> JobList:
         cell, observed, tally = reading.cell, reading.observed, reading.tally
         tally.fill(cell, observed)
-        names = ((key, key) for key in sorted(cell.jobs) if key > after)
+        names = ((key, key) for key in tally.jobs_after(after))
         keys, page = cut(names, limit)
         return JobList(
             tuple(

@@ -1,6 +1,7 @@
 """``/v1/tasks``: list, show, logs."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import chain
 
 from litestar import get
 from litestar.response import Stream
@@ -47,7 +48,7 @@ async def list_tasks(
 
     def view(reading: Reading) -> TaskList:
         cell = reading.cell
-        found = _on_machine(cell, machine, job) if machine else _of_jobs(cell, job, start)
+        found = _on_machine(cell, machine, job) if machine else _of_jobs(reading, job, start)
         named = (
             (task_name(key, index), (key, index))
             for key, index in found
@@ -115,9 +116,17 @@ def _position(after: str) -> tuple[str, int]:
         raise Invalid(f"after: '{after}' is not a task", "Pass page.next of the previous page") from None
 
 
-def _of_jobs(cell: Cell, job: str, start: tuple[str, int]) -> Iterator[tuple[str, int]]:
-    keys = [find_job(cell, job).key] if job else sorted(key for key in cell.jobs if key >= start[0])
-    return ((key, task.index) for key in keys for task in cell.jobs[key].tasks)
+def _of_jobs(reading: Reading, job: str, start: tuple[str, int]) -> Iterator[tuple[str, int]]:
+    """Yield the tasks of a job, or of all from one on, by job and index."""
+    cell, tally = reading.cell, reading.tally
+    if job:
+        keys: Iterable[str] = (find_job(cell, job).key,)
+    else:
+        tally.fill(cell, reading.observed)
+        keys = chain((start[0],) if start[0] in cell.jobs else (), tally.jobs_after(start[0]))
+    for key in keys:
+        first = start[1] + 1 if key == start[0] else 0
+        yield from ((key, index) for index in range(first, len(cell.jobs[key].tasks)))
 
 
 def _on_machine(cell: Cell, machine: str, job: str) -> list[tuple[str, int]]:

@@ -123,7 +123,7 @@ def summary_view(
     machines = heapq.nsmallest(
         MACHINES_SHOWN, cell.machines.values(), lambda m: _machine_rank(observed, tally, m)
     )
-    jobs = heapq.nsmallest(JOBS_SHOWN, cell.jobs.values(), lambda job: _job_rank(cell, tally, job))
+    jobs = [cell.jobs[key] for key in tally.jobs(JOBS_SHOWN)]
     return SummaryView(
         status=status,
         machines=tuple(machine_view(cell, observed, tally, m, now, drains) for m in machines),
@@ -163,9 +163,3 @@ def _apps(cell: Cell, tally: Tally, chosen: Set[str]) -> Iterator[AppSummary]:
 
 def _machine_rank(observed: Observed, tally: Tally, machine: Machine) -> tuple[bool, float]:
     return not has_trouble(machine, observed), -tally.fullness(machine.name)
-
-
-def _job_rank(cell: Cell, tally: Tally, job: Job) -> tuple[bool, int]:
-    pending = job.pending - len(cell.deferred.get(job.key, ()))
-    trouble = pending or tally.up(job.key) < job.running or job.failed
-    return not trouble, -job.uid

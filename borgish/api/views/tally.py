@@ -3,8 +3,10 @@
 Whoever keeps a tally tells it what changed. One that nobody tells must not outlive one reading.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 
+from borgish.api.views.ordered import Ordered
 from borgish.api.views.sums import CellSums, total
 from borgish.api.views.tasks import phase_of, seen_attempt
 from borgish.cell.model import Cell, Job, Task
@@ -52,18 +54,22 @@ class Tally:
     def _begin(self) -> None:
         self.sums = CellSums()
         self._committed: dict[str, Committed] = {}  # by machine
-        self._fullness: dict[str, float] = {}  # by machine; none of those to be looked at again
+        self._fullness: dict[str, float] = {}  # by machine
+        self._stale_machines: set[str] | None = None  # to be looked at again; None: all
         self._up: dict[str, set[int]] = {}  # by job: the indexes of those that are up
+        self._jobs: Ordered[tuple[bool, int, str]] = Ordered()  # by whether they need a look, and by age
+        self._names: Ordered[str] = Ordered()  # of all jobs
         self._stale: dict[str, set[int]] | None = None  # by job: to be looked at again; None: all
 
     def note(self, touched: Touched, seen: Mapping[str, Iterable[int]]) -> None:
         """Note what a step changed; ``seen`` are tasks, as indexes by job, of which something else was
         seen."""
         self.sums.note(touched)
-        for name in touched.placements | touched.machines:
-            self._fullness.pop(name, None)
-        if (stale := self._stale) is None:
+        if (stale := self._stale) is None or self._stale_machines is None:
             return
+        self._stale_machines.update(touched.placements, touched.machines, touched.machines_gone)
+        for key in touched.jobs:
+            stale.setdefault(key, set())
         for tasks in (touched.tasks, seen):
             for key, indexes in tasks.items():
                 stale.setdefault(key, set()).update(indexes)
@@ -75,21 +81,35 @@ class Tally:
     def fill(self, cell: Cell, observed: Observed) -> None:
         """Bring the sums up to date."""
         self.sums.fill(cell)
-        for name in self._committed.keys() - cell.machines.keys():
-            del self._committed[name]
-            self._fullness.pop(name, None)
-        for name in cell.machines.keys() - self._fullness.keys():
-            self._fullness[name] = fullness(self.committed(cell, name), cell.machines[name].capacity)
+        for name in cell.machines if self._stale_machines is None else self._stale_machines:
+            if machine := cell.machines.get(name):
+                self._fullness[name] = fullness(self.committed(cell, name), machine.capacity)
+            else:
+                self._fullness.pop(name, None)
+                self._committed.pop(name, None)
+        self._stale_machines = set()
         if self._stale is None:
             for job in cell.jobs.values():
                 self._look_again(observed, job, range(len(job.tasks)))
+            changed: Iterable[str] = cell.jobs
         else:
             for key, indexes in self._stale.items():
                 if there := cell.jobs.get(key):
                     self._look_again(observed, there, indexes)
                 else:
                     self._up.pop(key, None)
+            changed = self._stale
+        self._jobs.change({key: self._rank(cell, key) for key in changed})
+        self._names.change({key: key if key in cell.jobs else None for key in changed})
         self._stale = {}
+
+    def _rank(self, cell: Cell, key: str) -> tuple[bool, int, str] | None:
+        """Return where a job stands; None for one that is gone."""
+        job = cell.jobs.get(key)
+        if job is None:
+            return None
+        pending = job.pending - len(cell.deferred.get(key, ()))
+        return bool(pending or self.up(key) < job.running or job.failed), job.uid, key
 
     def _look_again(self, observed: Observed, job: Job, indexes: Iterable[int]) -> None:
         up = self._up.setdefault(job.key, set())
@@ -109,6 +129,15 @@ class Tally:
     def fullness(self, machine: str) -> float:
         """Return how full a machine is. Call ``fill`` before."""
         return self._fullness[machine]
+
+    def jobs(self, limit: int) -> list[str]:
+        """Return the jobs that need a look, then the others, of both the latest first. Call ``fill``
+        before."""
+        return [key for _, _, key in islice(self._jobs.last_first(), limit)]
+
+    def jobs_after(self, name: str) -> Iterator[str]:
+        """Yield the jobs whose names follow this one, in order. Call ``fill`` before."""
+        return self._names.after(name)
 
     def up(self, job: str) -> int:
         """Return how many tasks of a job are up. Call ``fill`` before."""

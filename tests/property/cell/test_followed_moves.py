@@ -100,6 +100,9 @@ def check_tally(core: Core, tally: Tally, now: Now) -> None:
         assert tally.fullness(name) == anew.fullness(name)
     assert {key: tally.up(key) for key in core.cell.jobs} == {key: anew.up(key) for key in core.cell.jobs}
     assert tally.all_up == anew.all_up
+    assert tally.jobs(3) == anew.jobs(3)
+    assert set(tally.jobs(len(core.cell.jobs) + 1)) == core.cell.jobs.keys()
+    assert list(tally.jobs_after("")) == sorted(core.cell.jobs)
     event(f"up: {bool(anew.all_up)}")
 
 

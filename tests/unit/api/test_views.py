@@ -13,7 +13,7 @@ from borgish.cell.commands import (
     SeenProgram,
 )
 from borgish.cell.crons import Cron
-from borgish.cell.model import App, AppVersion, exit_text
+from borgish.cell.model import App, AppVersion, Cell, exit_text
 from borgish.cell.observed import Observed, SeenMachine, record_report
 from borgish.cell.touched import Touched
 from borgish.resources import Resources
@@ -208,6 +208,24 @@ def test_a_tally_forgets_jobs_that_are_gone() -> None:
     tally.note(Touched(jobs_gone={"bob/db"}), {})
     tally.fill(cell, observed)
     assert (tally.up("bob/db"), tally.all_up) == (0, 1)
+
+
+def test_a_tally_that_nobody_reads_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("borgish.api.views.tally.JOBS_BEHIND_MAX", 1)
+    cell, observed, tally = small_cell(), small_observed(), Tally()
+    tally.fill(cell, observed)
+    see(observed, "m1", "ann/web", 1, SeenAttempt("ann/web/1", 12, Phase.HEALTHY))
+    tally.note(Touched(), {"ann/web": [1]})
+    tally.note(Touched(jobs_gone={"gone/job"}), {})
+    tally.fill(cell, observed)
+    assert tally.up("ann/web") == 2
+    assert tally.sums.counts == counts_anew(cell, observed)
+
+
+def counts_anew(cell: Cell, observed: Observed) -> list[int]:
+    tally = Tally()
+    tally.fill(cell, observed)
+    return tally.sums.counts
 
 
 def test_status_sums_the_cell() -> None:
