@@ -1,8 +1,8 @@
 """Checkpoints of the running cell: how they are made, what is kept of them, and the journal behind them.
 
-``Checkpointer`` makes them: encoded between two turns, written beside them. On SQLite the newest are in files
-as well (``store.checkpoint_files``), and a young cell is kept in files alone each time that its journal has
-doubled: all of it may be in SQLite's log still.
+``Checkpointer`` makes them: encoded between turns, a few records at a time, and written beside them. On
+SQLite the newest are in files as well (``store.checkpoint_files``), and a young cell is kept in files alone
+each time that its journal has doubled: all of it may be in SQLite's log still.
 
 ``CheckpointKeeper`` lists, verifies, exports, imports and deletes them, and prunes the journal up to one. All
 of it is done beside the loop and beside the store's own thread, one at a time, and what is in a checkpoint is
@@ -23,11 +23,13 @@ from borgish.errors import BorgishError, Conflict, Gone, Invalid, NotFound, Stor
 from borgish.failpoints import reach
 from borgish.master.checkpoint_contents import inspect_checkpoint, packed
 from borgish.master.core import Core
+from borgish.master.step import Step
 from borgish.master.turn import Turn
 from borgish.store.base import CheckpointInfo, Store
 from borgish.store.checkpoint_files import CheckpointFiles, check_import
-from borgish.store.codec import compress, encode_snapshot, pack_entries, sha256_of
+from borgish.store.codec import compress, pack_entries, sha256_of
 from borgish.store.replay import earliest_position, entries_between
+from borgish.store.sliced import ROUNDS_MAX, SlicedSnapshot
 from borgish.text import instant
 from borgish.vocabulary import CHECKPOINT_FILE_BYTES_MAX, CHECKPOINT_NAME_PATTERN
 from borgish.wire.api import CheckpointView
@@ -37,6 +39,7 @@ from borgish.wire.checkpoint_file import CheckpointHeader, unpack_checkpoint
 T = TypeVar("T")
 log = logging.getLogger("borgmaster")
 
+SLICE_SECONDS = 0.01
 PRUNED_AT_ONCE = 1000
 """Entries; the store is held for them."""
 _HEADER_BYTES_MAX = 4096
@@ -60,6 +63,7 @@ class Checkpointer:
         self.latest = kept[0] if kept else None
         self._tried = kept[0].position if kept else 0  # where one was last made, or could not be
         self._filed = next(iter(files.positions()), 0) if files is not None else 0  # likewise in a file
+        self._sliced: SlicedSnapshot | None = None  # while one is encoded
         # So that `latest` never goes back, and nobody removes the file that another is writing.
         self._one_at_a_time = asyncio.Lock()
 
@@ -82,7 +86,7 @@ class Checkpointer:
     async def make(self, reason: str, name: str = "") -> CheckpointView:
         """Keep the cell as it is now, under a name if one is given.
 
-        A turn waits while it is encoded and while its row is written, not while it is compressed.
+        Turns wait while some records are encoded and while its row is written, not while it is compressed.
         Raises Conflict for a name that is taken, and StoreFull.
         """
         async with self._one_at_a_time:
@@ -124,9 +128,25 @@ class Checkpointer:
         return views
 
     async def _encoded(self) -> tuple[bytearray, int, float]:
-        await self._turn.durable()
-        body = encode_snapshot(self._core.cell.snapshot())
-        return body, self._core.cell.position, self._clock.now().wall
+        sliced = self._sliced = SlicedSnapshot(self._core.cell)
+        try:
+            for _ in range(ROUNDS_MAX):
+                sliced.encode_some(partial(self._is_before, self._clock.now().mono + SLICE_SECONDS))
+                if sliced.is_nearly_done:
+                    break
+                await asyncio.sleep(0)
+            await self._turn.durable()
+            return sliced.finish(), self._core.cell.position, self._clock.now().wall
+        finally:
+            self._sliced = None
+
+    def _is_before(self, mono: float) -> bool:
+        return self._clock.now().mono <= mono
+
+    def released(self, step: Step) -> None:
+        """Take notice of a step that is durable."""
+        if self._sliced is not None:
+            self._sliced.note(step.entries, step.touched)
 
     def _file_kept(self, files: CheckpointFiles, position: int) -> None:
         try:

@@ -247,6 +247,7 @@ class Leader:
     def _released(self, step: Step) -> None:
         """Let out what a step brought about; it is durable now."""
         self._log_room()
+        self.checkpointer.released(step)
         for failure in step.failures:
             log.error(
                 "the master failed at %s, position %d, and goes on:\n%s",

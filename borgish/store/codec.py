@@ -105,6 +105,11 @@ def encode_snapshot(snapshot: Snapshot) -> bytearray:
     return body
 
 
+def encode_record(record: msgspec.Struct) -> bytes:
+    """Return a record as it stands in a snapshot."""
+    return _snapshot_encoder.encode(record)
+
+
 def decode_snapshot(body: bytes | bytearray, cell: str) -> Snapshot:
     """Read what ``encode_snapshot`` wrote.
 
