@@ -1,11 +1,13 @@
 """Many rows written by few statements are the rows that were given."""
 
+import json
+
 import pytest
 from sqlalchemy import create_engine
-from sqlalchemy.dialects import sqlite
+from sqlalchemy.dialects import postgresql, sqlite
 
 from borgish.cell.model import Task
-from borgish.store.statements import WIDTHS, statements_for
+from borgish.store.statements import JSON_ROWS, WIDTHS, statements_for
 from borgish.store.tables import task_rows, tasks
 from borgish.vocabulary import State
 
@@ -39,3 +41,18 @@ def test_a_statement_takes_as_many_values_as_it_is_given() -> None:
 def test_what_writes_no_values_is_left_as_it_is() -> None:
     rows = [("a",)] * 300
     assert list(SQL.together("DELETE FROM t WHERE a = ?", rows)) == [("DELETE FROM t WHERE a = ?", rows)]
+
+
+def test_postgres_is_handed_rows_as_json() -> None:
+    sql = statements_for(postgresql.dialect(paramstyle="format"))  # type: ignore[no-untyped-call]
+    rows = task_rows("ann/web", [Task(index, since=0.1 + index) for index in range(2 * JSON_ROWS + 1)])
+    pieces = list(sql.together(sql.tasks, rows))
+    names = tasks.c.keys()
+    given = [tuple(each[name] for name in names) for _, (text,) in pieces for each in json.loads(str(text))]
+    assert given == rows
+    assert len({text for text, _ in pieces}) == 1
+    assert "SELECT job, idx, " in pieces[0][0]
+    assert "ports::json" in pieces[0][0]
+    assert pieces[0][0].endswith("failed = excluded.failed")
+    assert list(sql.together(sql.tasks, rows[:1])) == [(sql.tasks, rows[:1])]
+    assert list(sql.together(sql.leases_gone, [("a", 1)] * 3)) == [(sql.leases_gone, [("a", 1)] * 3)]
