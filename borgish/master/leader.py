@@ -463,6 +463,7 @@ class Leader:
             down_after_seconds=self._settings.poll.down_after_seconds,
             down_after_refused_seconds=self._settings.poll.down_after_refused_seconds,
             dead_jobs_seconds=self._settings.keep.dead_jobs_hours * 3600,
+            dead_tasks_max=self._settings.keep.dead_tasks,
             lost_share_max=self._settings.eviction.lost_share_max,
             rollout_stops_max=self._settings.rollback.stops_per_second,
         )

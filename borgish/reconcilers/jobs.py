@@ -1,7 +1,9 @@
 """Dead jobs are kept a while for those who ask what became of them, and then forgotten (Kubernetes'
-ttlSecondsAfterFinished, one for the cell)."""
+ttlSecondsAfterFinished, one for the cell), the oldest of a user before that where these are too many (its
+terminated-pod-gc-threshold)."""
 
 from collections.abc import Iterator
+from itertools import islice
 
 from borgish.cell.command import Command
 from borgish.cell.commands import ForgetJob
@@ -10,12 +12,30 @@ from borgish.cell.observed import Observed
 from borgish.clock import Now
 from borgish.reconcilers.settings import ReconcileSettings
 
+FORGOTTEN_AT_ONCE = 1_000
+"""In a second. Each is a row and more to be written, and many jobs may be dead since one moment."""
+
 
 def reconcile(cell: Cell, _observed: Observed, settings: ReconcileSettings, now: Now) -> Iterator[Command]:
-    """Forget jobs that have been dead long enough."""
+    """Forget jobs that have been dead long enough, and the oldest where a user has too many."""
     # A clock that leaps ten years ahead must forget no job.
     began = Now(settings.led_since_wall, settings.led_since)
     forgotten = now.wall_unless_set_on(began) - settings.dead_jobs_seconds
-    for key in sorted(key for key, since in cell.swept.dead_since.items() if since < forgotten):
-        if cell.jobs[key].cron not in cell.crons:  # whose runs ``reconcilers.crons`` keeps
-            yield ForgetJob(key)
+    chosen: list[str] = []
+    for user in sorted(cell.swept.dead_jobs):
+        chosen += islice(_forgotten(cell, user, forgotten, settings.dead_tasks_max), FORGOTTEN_AT_ONCE)
+    yield from map(ForgetJob, chosen[:FORGOTTEN_AT_ONCE])
+
+
+def _forgotten(cell: Cell, user: str, forgotten: float, tasks_max: int) -> Iterator[str]:
+    """Yield the jobs of a user that are not kept, the oldest first."""
+    dead = cell.swept.dead_jobs[user]
+    surplus = dead.total - tasks_max
+    for since, key in dead.by_age:
+        if since >= forgotten and surplus <= 0:
+            return
+        if cell.jobs[key].cron in cell.crons:  # whose runs ``reconcilers.crons`` keeps
+            continue
+        if since < forgotten or dead.tasks.get(key):
+            surplus -= dead.tasks.get(key, 0)
+            yield key

@@ -35,6 +35,7 @@ class ReconcileSettings(msgspec.Struct, frozen=True):
     recently_back_seconds: float = 10.0  # after coming back, a machine still counts towards a mass failure
     lost_share_max: float = 0.02  # of the machines, given up in LOST_SECONDS; one may be in any case
     dead_jobs_seconds: float = 24 * 3600.0  # dead jobs are kept so long
+    dead_tasks_max: int = 100_000  # in the dead jobs of one user that are kept
     rollout_stops_max: int = 50  # tasks that rollouts stop in a second
 
     def is_gone(self, seen: SeenMachine, now: Now) -> bool:

@@ -6,12 +6,12 @@ Whoever keeps a tally tells it what changed. One that nobody tells must not outl
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 
-from borgish.api.views.ordered import Ordered
 from borgish.api.views.sums import CellSums, total
 from borgish.api.views.tasks import phase_of, seen_attempt
 from borgish.cell.model import Cell, Job, Task
 from borgish.cell.moves import Cursor
 from borgish.cell.observed import Observed
+from borgish.cell.ordered import Ordered
 from borgish.cell.touched import Touched
 from borgish.resources import Resources
 from borgish.vocabulary import Phase, State, task_name

@@ -1,5 +1,8 @@
 """When jobs that are dead are let go of."""
 
+import msgspec
+import pytest
+
 from borgish.cell.command import Command
 from borgish.cell.commands import (
     ForgetJob,
@@ -33,3 +36,32 @@ def test_a_wall_clock_that_is_set_on_ages_nothing() -> None:
     desk.do(SubmitJob(spec()))
     desk.do(KillTasks("ann/web"))
     assert forgotten(desk, Now(NOW.wall + 1e9, NOW.mono + 1.0)) == []
+
+
+def test_of_a_user_with_too_many_the_oldest_go_first_and_nobody_elses() -> None:
+    desk = Desk()
+    for user, name, tasks in (("ann", "a", 3), ("ann", "b", 4), ("bob", "a", 5), ("ann", "c", 2)):
+        desk.do(SubmitJob(spec(name, user=user, tasks=tasks)))
+        desk.do(KillTasks(f"{user}/{name}"))
+
+    def oldest(tasks_max: int) -> list[Command]:
+        settings = msgspec.structs.replace(SETTINGS, dead_tasks_max=tasks_max)
+        return list(jobs.reconcile(desk.cell, desk.observed, settings, NOW))
+
+    assert oldest(9) == []
+    assert oldest(8) == [ForgetJob("ann/a")]
+    assert oldest(6) == [ForgetJob("ann/a")]
+    assert oldest(5) == [ForgetJob("ann/a"), ForgetJob("ann/b")]
+    assert oldest(1) == [ForgetJob("ann/a"), ForgetJob("ann/b"), ForgetJob("ann/c"), ForgetJob("bob/a")]
+    desk.do(ForgetJob("ann/a"))
+    assert oldest(6) == []
+
+
+def test_not_all_are_forgotten_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobs, "FORGOTTEN_AT_ONCE", 3)
+    desk = Desk()
+    for user, name in (("ann", "a"), ("ann", "b"), ("bob", "a"), ("cid", "a"), ("cid", "b")):
+        desk.do(SubmitJob(spec(name, user=user)))
+        desk.do(KillTasks(f"{user}/{name}"))
+    later = NOW.later(SETTINGS.dead_jobs_seconds + 1.0)
+    assert forgotten(desk, later) == [ForgetJob("ann/a"), ForgetJob("ann/b"), ForgetJob("bob/a")]

@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from borgish.api.views.ordered import Ordered
+from borgish.cell.ordered import Ordered
 from tests.profiles import examples
 
 NAMES = [f"n{number}" for number in range(60)]

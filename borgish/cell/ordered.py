@@ -4,6 +4,8 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
+import msgspec
+
 
 class Comparable(Protocol):
     """What can be put in order."""
@@ -17,12 +19,11 @@ _SHARE_SORTED = 0.02
 """Where more of the keys come or go at once, to sort them all takes less than to find the place of each."""
 
 
-class Ordered(Generic[K]):
+class Ordered(msgspec.Struct, Generic[K]):
     """Names, each with the key by which it stands in order. Keys are distinct."""
 
-    def __init__(self) -> None:
-        self._keys: list[K] = []  # in order
-        self._of: dict[str, K] = {}  # by name
+    _keys: list[K] = []  # in order
+    _of: dict[str, K] = {}  # by name
 
     def change(self, keys: Mapping[str, K | None]) -> None:
         """Give names these keys; None takes a name out."""
@@ -38,6 +39,13 @@ class Ordered(Generic[K]):
                     insort(self._keys, key)
         if is_large:
             self._keys = sorted(self._of.values())
+
+    def __iter__(self) -> Iterator[K]:
+        """Yield the keys in order. Nothing may change meanwhile."""
+        return iter(self._keys)
+
+    def __len__(self) -> int:
+        return len(self._keys)
 
     def after(self, key: K) -> Iterator[K]:
         """Yield the keys above one, in order. Nothing may change meanwhile."""
