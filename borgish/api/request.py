@@ -32,9 +32,9 @@ from borgish.wire.api import Accepted, AsOf, EventView
 
 T = TypeVar("T")
 
-POSITION_DIGITS = 19  # fewer are less than 2**63
 INLINE_BYTES_MAX = 512  # what many callers at a time may send, without a turn for each
 _NAMES_COMPARED_MAX = 2000
+_POSITION_DIGITS = len(str(2**63))
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}", re.ASCII)
 _WHERE = re.compile(r" - at `\$\.?(.*)`$")
 
@@ -143,7 +143,7 @@ class ApiRequest(Request[Principal, None, State]):
         text = self.query_params.get(AT_LEAST)
         if text is None:
             return None
-        if not (text.isascii() and text.isdigit() and len(text) < POSITION_DIGITS):
+        if not (text.isascii() and text.isdigit() and len(text) <= _POSITION_DIGITS and int(text) < 2**63):
             raise Invalid(
                 f"at_least: {text[:63]!r} is not a position", "Give the `position` of an answer, or 0 for any"
             )
@@ -151,10 +151,10 @@ class ApiRequest(Request[Principal, None, State]):
 
     async def as_of(self) -> AsOf | None:
         """Return the moment that is asked about, the same each time; None for now. Raises Invalid."""
-        text = self.query_params.get(AT, NOW)
+        text, at_least = self.query_params.get(AT, NOW), self.at_least
         if text == NOW:
             return None
-        if self.at_least is not None:
+        if at_least is not None:
             raise Invalid(
                 "'at' and 'at_least' exclude each other", "The past is the same wherever it is read"
             )
@@ -167,6 +167,7 @@ class ApiRequest(Request[Principal, None, State]):
         """Return the latest events (of one job, when named) above a position, up to the moment asked for."""
         as_of = await self.as_of()
         if as_of is None:
+            await self.read(lambda _reading: None)  # which has, or refuses, the position that is asked for
             return self.services.reader.events(job, after, limit)
         found = await self.services.past.latest(HistoryFilter(job), as_of.position + 1, limit)
         events = [event for entry in found.items for event in entry.events if event.position > after]

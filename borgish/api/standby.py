@@ -19,11 +19,11 @@ from borgish.api.app import create_routes
 from borgish.api.auth import Policy, check
 from borgish.api.errors import PROBLEM, encode, problem_of
 from borgish.api.middleware import Receive, Scope, Send
-from borgish.api.moments import AT_LEAST, NOW, Moment
+from borgish.api.moments import AT_LEAST
 from borgish.api.services import Reading, Services
 from borgish.errors import BorgishError, Forbidden, NotLeading, Unreachable
 from borgish.vocabulary import BODY_BYTES_MAX
-from borgish.wire.api import AsOf, HealthView, Problem
+from borgish.wire.api import HealthView, Problem
 
 T = TypeVar("T")
 
@@ -67,14 +67,8 @@ class StandbyApp:
         """Those of a leader, of whose services most are not here. Made when they are first asked for: most
         masters lead before that."""
         leaders: dict[str, Any] = dict.fromkeys(Services.__struct_fields__, _LeaderOnly())
-        reader, moments = _LeaderOnly(read=self._copy.read), _LeaderOnly(find=self._find)
-        services = Services(**leaders | {"reader": reader, "moments": moments})
+        services = Services(**leaders | {"reader": _LeaderOnly(read=self._copy.read)})
         return create_routes(services, {NotLeading: self._on_not_leading})
-
-    async def _find(self, moment: Moment) -> AsOf:
-        if moment != Moment(NOW):
-            raise NotLeading("only the borgmaster that leads shows what was")
-        return await self._copy.read(_as_of)
 
     def _on_not_leading(self, request: Request[Any, Any, Any], error: NotLeading) -> Response[bytes]:
         status, body, headers = self._sent_on(request.scope, error.message)
@@ -92,11 +86,6 @@ class StandbyApp:
         detail = f"{here}; the one at {view.leader} leads"
         problem = Problem("Temporary Redirect", 307, detail, hint=f"Ask {view.leader}")
         return problem.status, *_encoded(problem, (b"location", view.leader.encode() + asked))
-
-
-def _as_of(reading: Reading) -> AsOf:
-    assert reading.as_of is not None
-    return reading.as_of
 
 
 class _LeaderOnly:

@@ -19,7 +19,8 @@ async def show_status(request: ApiRequest) -> StatusView:
 @get("/v1/moment", opt={POLICY: Policy.READ, AT: True})
 async def show_moment(request: ApiRequest) -> AsOf:
     """Say which moment is meant by ``at``, or why it cannot be reconstructed."""
-    return await request.as_of() or await request.services.moments.find(Moment(NOW))
+    as_of = await request.as_of() or await request.read(lambda reading: reading.as_of)
+    return as_of or await request.services.moments.find(Moment(NOW))
 
 
 @get("/v1/health", opt={POLICY: Policy.READ})

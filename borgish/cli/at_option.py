@@ -60,15 +60,19 @@ NowOnly = Annotated[str, typer.Option("--at", hidden=True, callback=_refuse_past
 """Accepted by commands that have no past, in order to refuse it with the reason."""
 
 
-def client_at(context: typer.Context, at: str, form: Form) -> "Client":
+def client_at(context: typer.Context, at: str, form: Form, *, leader_only: bool = False) -> "Client":
     """Return the client of a command that reads; with ``at``, one to which the cell is as it was then.
 
     The moment is looked up once, so that all the reads of one command are of the same, and is printed: above
-    a table, and beside all else.
+    a table, and beside all else. ``leader_only``: no standby knows what is asked for.
     """
     session = session_of(context)
     if not at:
-        return _of_standby(session, form) if session.from_standby else session.client()
+        return _of_standby(session, form) if session.from_standby and not leader_only else session.client()
+    if session.at_least:
+        raise typer.BadParameter(
+            "cannot be given beside --at: the past does not change", param_hint="--at-least"
+        )
     client = session.client(SECONDS_MAX)
     found = client.get("/v1/moment", {"at": zoned(at)}, AsOf)
     _print_moment(moment_lines(found), form)

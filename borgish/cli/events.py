@@ -68,7 +68,7 @@ def events(
 
     if follow and at:
         raise typer.BadParameter("cannot be combined with --at", param_hint="--follow")
-    client = client_at(context, at, output)
+    client = client_at(context, at, output, leader_only=True)
     key = find_job(client, job) if job else ""
     if follow:
         follow_events(client, key, limit, output)
@@ -130,7 +130,7 @@ def why(
     """Say why a task, a job or an application is as it is."""
     from borgish.cli.lookup import why_path
 
-    client = client_at(context, at, output)
+    client = client_at(context, at, output, leader_only=True)
     view = client.get(why_path(client, name), None, WhyView)
     show_one(view, output, view.name, lambda it, wide: explained(it, wide=wide))
 

@@ -116,7 +116,7 @@ class Process:
         self._store = await self._standby.at_once(self._stopping, may_wait=self._may_wait)
         await self._wait_for_secrets()
         if self._store is None:  # whose tokens are good is known by a copy of the cell
-            self._store = await asyncio.to_thread(self._standby.look)
+            self._store = await self._standby.look()
         listener = await self._listen()
         if self._store is None:
             self._say_standing_by(listener)

@@ -32,6 +32,8 @@ REACHED_SECONDS_MAX = 5.0
 """How long who reads waits for a look to end, and for the copy to have what they ask for."""
 BEHIND_SECONDS_MAX = 2.0
 """One that could not look for longer says so to who reads."""
+STALE_SECONDS_MAX = 60.0
+"""One that could not look for longer shows nothing: it does not know which tokens were revoked since."""
 T = TypeVar("T")
 S = TypeVar("S", bound=Store)
 
@@ -53,7 +55,7 @@ class Standby(Generic[S]):
         self._logged = ""
         self._started = clock.now()
         self._won = False
-        self._is_looking = False  # in a thread, which writes to the copy
+        self._is_following = False  # in a thread, which writes to the copy
         self._looked = asyncio.Condition()
         self._store_kind = ""
         self._tally = Tally()
@@ -75,39 +77,44 @@ class Standby(Generic[S]):
     async def until_won(self, stopping: "asyncio.Future[None]") -> S | None:
         """Follow until the store is ours; None when we are to stop before."""
         while not stopping.done():
-            self._is_looking = True
-            store = await asyncio.to_thread(self.look)
-            async with self._looked:
-                self._is_looking = False
-                self._looked.notify_all()
-            if store is not None:
+            if store := await self.look():
                 return store
             await asyncio.wait({stopping}, timeout=LOOK_SECONDS)
         return None
 
-    def look(self) -> S | None:
+    async def look(self) -> S | None:
         """Take the store, or follow who has it. What is wrong is logged once, to be tried again."""
         try:
-            if store := self._candidate.try_lead():
-                self._won = True
-                return store
-            led, reader = self._candidate.leadership(), self._candidate.reader()
-            if reader is not None:
-                self.follow(reader)
-            self._see(led, "" if reader else "the database has the schema of another version")
+            store = await asyncio.to_thread(self._candidate.try_lead)
+            self._won = store is not None
+            if store is None:
+                led, reader = await asyncio.to_thread(self._read_leadership)
+                if reader is not None:
+                    self._is_following = True
+                    await asyncio.to_thread(self.follow, reader)
+                self._see(led, "" if reader else "the database has the schema of another version")
+            return store
         except BorgishError as error:
             self._see(self._led, error.message)
-        return None
+            return None
+        finally:
+            async with self._looked:
+                self._is_following = False
+                self._looked.notify_all()
+
+    def _read_leadership(self) -> tuple[Leadership | None, S | None]:
+        return self._candidate.leadership(), self._candidate.reader()
 
     def follow(self, store: Store) -> Cell:
         """Bring the copy to where a store's journal is, and return it. Raises what ``Store.load`` does."""
         loads = self.copy.loads
+        # Where this is broken off, the copy has entries that no sums know of: they are made anew.
+        tally, self._tally = self._tally, Tally()
         cell = self.copy.catch_up(store)
         self._followed, self._store_kind = self._clock.now().mono, store.kind
-        if self.copy.touched is None:
-            self._tally = Tally()
-        else:
-            self._tally.note(self.copy.touched, {})
+        if self.copy.touched is not None:
+            tally.note(self.copy.touched, {})
+            self._tally = tally
         if self.copy.loads != loads:
             for warning in store.warnings:
                 log.warning("%s", warning)
@@ -128,30 +135,37 @@ class Standby(Generic[S]):
         """Call ``view`` with the copy, when it has position ``at_least`` of the journal, and return what it
         returns. What only the leader has seen is null there, as of the past.
 
-        Raises NotLeading when the copy does not come to have it, and when this one is about to lead.
+        Raises NotLeading when the copy does not come to have it, when it is too old, and when this one is
+        about to lead.
         """
+        async with self._looked:
+            try:
+                async with asyncio.timeout(REACHED_SECONDS_MAX):
+                    await self._looked.wait_for(lambda: self._won or self._has(at_least))
+            except TimeoutError:
+                raise NotLeading(f"this borgmaster stands by, {self._where(at_least)}") from None
+            if self._won or self.copy.cell is None:
+                raise NotLeading("this borgmaster is about to lead")
+            return view(self._reading(self.copy.cell))  # without a pause: what follows writes to it
 
-        def may_be_read() -> bool:
-            cell = self.copy.cell
-            return self._won or (not self._is_looking and cell is not None and cell.position >= at_least)
+    def _has(self, position: int) -> bool:
+        """Whether the copy has a position, and may be read."""
+        return not self._is_following and self.copy.cell is not None and self.copy.cell.position >= position
 
-        try:
-            async with asyncio.timeout(REACHED_SECONDS_MAX), self._looked:
-                await self._looked.wait_for(may_be_read)
-                if self._won or self.copy.cell is None:
-                    raise NotLeading("this borgmaster is about to lead")
-                return view(self._reading(self.copy.cell))  # without a pause: the next look writes to it
-        except TimeoutError:
-            there = f"is at position {self.copy.cell.position}" if self.copy.cell else "has no copy yet"
-            raise NotLeading(f"this borgmaster stands by and {there}, not at {at_least}") from None
+    def _where(self, wanted: int) -> str:
+        cell = self.copy.cell
+        if cell is None:
+            return "without a copy of the cell yet"
+        return "and reads the journal" if self._is_following else f"at position {cell.position}, not {wanted}"
 
     def _reading(self, cell: Cell) -> Reading:
         now, observed, tally = self._clock.now(), Observed(known=False), self._tally
         behind_seconds = now.mono - (now.mono if self._followed is None else self._followed)
-        last = self.copy.last
         why = self._trouble or "it takes long"
         late = f"this borgmaster last read the journal {span(behind_seconds)} ago: {why}"
-        warnings = (late,) if behind_seconds > BEHIND_SECONDS_MAX else ()
+        if behind_seconds > STALE_SECONDS_MAX:
+            raise NotLeading(late)
+        last, warnings = self.copy.last, (late,) if behind_seconds > BEHIND_SECONDS_MAX else ()
         as_of = AsOf(cell.position, instant(last.at) if last else "", cell.timeline, warnings)
         daemon = Daemon(self._started.wall, self._store_kind)
         return Reading(

@@ -186,3 +186,18 @@ def test_a_leader_answers_from_a_position_on_that_there_is(one: Standby) -> None
     assert tasks.items
     with pytest.raises(Invalid, match=f"position {head + 1} does not exist yet. The latest is {head}"):
         client.get("/v1/tasks", {"at_least": head + 1}, TaskList)
+    for path in ("/v1/events", "/v1/moment"):
+        for text in (head + 1, "abc"):
+            with pytest.raises(Invalid):
+                client.raw("GET", path, {"at_least": text})
+    with pytest.raises(Invalid, match="does not exist yet"):
+        client.raw("GET", "/v1/tasks", {"at_least": 2**63 - 1})
+
+
+def test_a_standby_says_of_which_moment_it_is_from_the_position_on_that_is_asked_for(one: Standby) -> None:
+    one.knows(one.leader.serving.url)
+    client = Client(one.url, "bgt_ann")
+    assert client.get("/v1/moment", {"at_least": PAST.position}, AsOf) == PAST
+    assert client.url == one.url
+    client.get("/v1/moment", {"at_least": PAST.position + 1}, AsOf)
+    assert client.url == one.leader.serving.url
