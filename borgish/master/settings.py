@@ -60,7 +60,7 @@ class Keep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How long the dead, and what people did, are remembered. 0 days: all of it, for good."""
 
     dead_jobs_hours: Positive = 24.0
-    dead_tasks: Count = 100_000  # of each user; the oldest dead jobs go first
+    dead_tasks: Count = 100_000  # of each user; the oldest dead jobs go first, the latest stays
     audit_days: Days = 365.0
 
 

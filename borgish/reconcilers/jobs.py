@@ -3,12 +3,14 @@ ttlSecondsAfterFinished, one for the cell), the oldest of a user before that whe
 terminated-pod-gc-threshold)."""
 
 from collections.abc import Iterator
+from heapq import merge
 from itertools import islice
 
 from borgish.cell.command import Command
 from borgish.cell.commands import ForgetJob
 from borgish.cell.model import Cell
 from borgish.cell.observed import Observed
+from borgish.cell.swept import DeadJobs
 from borgish.clock import Now
 from borgish.reconcilers.settings import ReconcileSettings
 
@@ -21,21 +23,21 @@ def reconcile(cell: Cell, _observed: Observed, settings: ReconcileSettings, now:
     # A clock that leaps ten years ahead must forget no job.
     began = Now(settings.led_since_wall, settings.led_since)
     forgotten = now.wall_unless_set_on(began) - settings.dead_jobs_seconds
-    chosen: list[str] = []
-    for user in sorted(cell.swept.dead_jobs):
-        chosen += islice(_forgotten(cell, user, forgotten, settings.dead_tasks_max), FORGOTTEN_AT_ONCE)
-    yield from map(ForgetJob, chosen[:FORGOTTEN_AT_ONCE])
+    of_users = (
+        _forgotten(cell, dead, forgotten, settings.dead_tasks_max) for dead in cell.swept.dead_jobs.values()
+    )
+    oldest = list(islice(merge(*of_users), FORGOTTEN_AT_ONCE))  # before the first of them is forgotten
+    yield from (ForgetJob(key) for _, key in oldest)
 
 
-def _forgotten(cell: Cell, user: str, forgotten: float, tasks_max: int) -> Iterator[str]:
-    """Yield the jobs of a user that are not kept, the oldest first."""
-    dead = cell.swept.dead_jobs[user]
-    surplus = dead.total - tasks_max
+def _forgotten(cell: Cell, dead: DeadJobs, forgotten: float, tasks_max: int) -> Iterator[tuple[float, str]]:
+    """Yield the jobs of a user that are not kept, with since when they are dead, the oldest first."""
+    surplus, latest = dead.total - tasks_max, next(dead.by_age.last_first())
     for since, key in dead.by_age:
         if since >= forgotten and surplus <= 0:
             return
         if cell.jobs[key].cron in cell.crons:  # whose runs ``reconcilers.crons`` keeps
             continue
-        if since < forgotten or dead.tasks.get(key):
+        if since < forgotten or (key in dead.tasks and (since, key) != latest):
             surplus -= dead.tasks.get(key, 0)
-            yield key
+            yield since, key

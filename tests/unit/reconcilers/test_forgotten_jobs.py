@@ -52,7 +52,7 @@ def test_of_a_user_with_too_many_the_oldest_go_first_and_nobody_elses() -> None:
     assert oldest(8) == [ForgetJob("ann/a")]
     assert oldest(6) == [ForgetJob("ann/a")]
     assert oldest(5) == [ForgetJob("ann/a"), ForgetJob("ann/b")]
-    assert oldest(1) == [ForgetJob("ann/a"), ForgetJob("ann/b"), ForgetJob("ann/c"), ForgetJob("bob/a")]
+    assert oldest(1) == [ForgetJob("ann/a"), ForgetJob("ann/b")], "of each user the latest stays"
     desk.do(ForgetJob("ann/a"))
     assert oldest(6) == []
 
@@ -65,3 +65,17 @@ def test_not_all_are_forgotten_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
         desk.do(KillTasks(f"{user}/{name}"))
     later = NOW.later(SETTINGS.dead_jobs_seconds + 1.0)
     assert forgotten(desk, later) == [ForgetJob("ann/a"), ForgetJob("ann/b"), ForgetJob("bob/a")]
+
+
+def test_the_oldest_of_all_users_are_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobs, "FORGOTTEN_AT_ONCE", 2)
+    desk = Desk()
+    for user, name in (("ann", "a"), ("ann", "b"), ("bob", "a"), ("cid", "a")):
+        desk.do(SubmitJob(spec(name, user=user)))
+        desk.do(KillTasks(f"{user}/{name}"))
+    for key, since in (("ann/a", 3.0), ("ann/b", 4.0), ("bob/a", 1.0), ("cid/a", 2.0)):
+        for task in desk.cell.jobs[key].tasks:
+            task.since = since
+    desk.cell.reindex()
+    later = NOW.later(SETTINGS.dead_jobs_seconds + 1.0)
+    assert forgotten(desk, later) == [ForgetJob("bob/a"), ForgetJob("cid/a")]
