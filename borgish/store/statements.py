@@ -49,7 +49,7 @@ class Statements:
 
     def __init__(self, dialect: Dialect) -> None:
         self._widths = WIDTHS if dialect.name == "sqlite" else ()
-        self._takes_json = dialect.name == "postgresql"
+        self._dialect = dialect
         self.journal = insert_text(dialect, journal)
         self.jobs = _upsert(dialect, jobs)
         self.versions = insert_text(dialect, versions)
@@ -115,7 +115,8 @@ class Statements:
         encoded in one go. Only COPY is faster, and only for more rows than nearly all turns have.
         """
         first = 0
-        if self._takes_json and len(rows) > 1 and (found := _from_json(statement)):
+        found = _from_json(self._dialect, statement) if len(rows) > 1 else None
+        if found is not None:
             text, record = found
             for first in range(0, len(rows), JSON_ROWS):
                 encoded = msgspec.json.encode(list(starmap(record, rows[first : first + JSON_ROWS])))
@@ -145,18 +146,15 @@ def _wide(statement: str, width: int) -> str:
 
 
 @cache
-def _from_json(statement: str) -> tuple[str, Callable[..., msgspec.Struct]] | None:
+def _from_json(dialect: Dialect, statement: str) -> tuple[str, Callable[..., msgspec.Struct]] | None:
     """Return the statement of Postgres that writes the same from a JSON array of objects, and what makes such
-    an object of the values of a row. None for one that inserts nothing.
+    an object of the values of a row. None for one that inserts nothing, and for other databases.
 
     The values are text, finite numbers, booleans, JSON as text, and None.
     """
-    from sqlalchemy.dialects import postgresql
-
-    found = _INSERT.fullmatch(statement)
+    found = _INSERT.fullmatch(statement) if dialect.name == "postgresql" else None
     if found is None:
         return None
-    dialect: Dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
     names = found["columns"].split(", ")
     columns = [metadata.tables[found["table"]].c[name.strip('"')] for name in names]
     kinds = ["text" if isinstance(c.type, JSON) else c.type.compile(dialect) for c in columns]

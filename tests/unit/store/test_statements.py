@@ -4,7 +4,7 @@ import json
 
 import pytest
 from sqlalchemy import create_engine
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects import sqlite
 
 from borgish.cell.model import Task
 from borgish.store.statements import JSON_ROWS, WIDTHS, statements_for
@@ -44,7 +44,7 @@ def test_what_writes_no_values_is_left_as_it_is() -> None:
 
 
 def test_postgres_is_handed_rows_as_json() -> None:
-    sql = statements_for(postgresql.dialect(paramstyle="format"))  # type: ignore[no-untyped-call]
+    sql = statements_for(create_engine("postgresql+psycopg://", paramstyle="format").dialect)
     rows = task_rows("ann/web", [Task(index, since=0.1 + index) for index in range(2 * JSON_ROWS + 1)])
     pieces = list(sql.together(sql.tasks, rows))
     names = tasks.c.keys()
