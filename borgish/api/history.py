@@ -1,4 +1,5 @@
-"""What happened, and why: ``/v1/events``, ``/v1/why``, ``/v1/history``, ``/v1/diff``, ``/v1/archive``."""
+"""What happened, and why: ``/v1/events``, ``/v1/why``, ``/v1/history``, ``/v1/diff``, ``/v1/window``,
+``/v1/usage``, ``/v1/archive``."""
 
 import re
 
@@ -10,6 +11,7 @@ from borgish.api.moments import AT, NOW, moment, read_moment
 from borgish.api.openapi import PRODUCES
 from borgish.api.parameters import (
     AfterPosition,
+    AroundMoment,
     BeforePosition,
     FromMoment,
     JobFilter,
@@ -24,7 +26,7 @@ from borgish.api.parameters import (
     Until,
 )
 from borgish.api.request import ApiRequest, find_job, find_task
-from borgish.api.services import Reading
+from borgish.api.services import Reading, UsageOf
 from borgish.api.views.history import HistoryFilter
 from borgish.api.views.why import why_job, why_task
 from borgish.cell.diff import Change, difference
@@ -33,10 +35,12 @@ from borgish.errors import Invalid
 from borgish.text import show_indexes
 from borgish.vocabulary import NAME_PATTERN, TASKS_PER_JOB_MAX, job_key, split_task_name
 from borgish.wire.api import EventList, Page, WhyView
-from borgish.wire.api_past import ChangeView, DiffView, HistoryList
+from borgish.wire.api_figures import UsageSeries
+from borgish.wire.api_past import ChangeView, DiffView, HistoryList, PastWindow
 
 EVENTS_DEFAULT = 200
 ENTRIES_DEFAULT = 100
+USAGE_SECONDS = 3 * 3600.0
 _JOB = re.compile(f"{NAME_PATTERN}/{NAME_PATTERN}", re.ASCII)
 _TASK = re.compile(f"{_JOB.pattern}/(0|[1-9][0-9]{{0,5}})", re.ASCII)
 
@@ -130,6 +134,31 @@ def _change_view(change: Change) -> ChangeView:
     return ChangeView(change.kind, change.name, change.lines, show_indexes(indexes), len(indexes))
 
 
+@get("/v1/window", opt={POLICY: Policy.READ})
+async def show_window(request: ApiRequest, around: AroundMoment = NOW) -> PastWindow:
+    """Show the entries of the journal around a moment, one by one: what each changed, and the cell before."""
+    now = await request.read(lambda reading: reading.now.wall)
+    return await request.services.moments.window(read_moment(around, now))
+
+
+@get("/v1/usage", opt={POLICY: Policy.READ})
+async def show_usage(
+    request: ApiRequest,
+    job: JobFilter = "",
+    task: TaskFilter = "",
+    machine: SubjectMachine = "",
+    since: Since = "",
+) -> UsageSeries:
+    """Show what was used over time, in all or by one job, task or machine; of the last three hours unless
+    ``since`` says otherwise."""
+    now = await request.read(lambda reading: reading.now.wall)
+    key, index = _about(job, task)
+    began = moment(since, "since", now)
+    return await request.services.usage.series(
+        UsageOf(key, index, machine), now - USAGE_SECONDS if began is None else began
+    )
+
+
 @get("/v1/archive", opt={POLICY: Policy.ADMIN, PRODUCES: {"application/x-ndjson": {}}})
 async def stream_archive(request: ApiRequest, since: Since = "", until: Until = "") -> Stream:
     """Stream events, attempts and samples of usage as lines of JSON; the last one of all has ``end``."""
@@ -141,4 +170,13 @@ async def stream_archive(request: ApiRequest, since: Since = "", until: Until = 
     return Stream(await request.services.archive.begin(first, last), media_type="application/x-ndjson")
 
 
-HISTORY = (list_events, explain_job, explain_task, list_history, show_diff, stream_archive)
+HISTORY = (
+    list_events,
+    explain_job,
+    explain_task,
+    list_history,
+    show_diff,
+    show_window,
+    show_usage,
+    stream_archive,
+)

@@ -11,7 +11,7 @@ from borgish.api.parameters import LIMIT_MAX, After, Limit, MachineName, checked
 from borgish.api.preconditions import ETAG, IF_MATCH
 from borgish.api.request import ApiRequest, find_machine
 from borgish.api.services import Reading
-from borgish.api.views.machines import machine_view
+from borgish.api.views.machines import machine_view, rack_views
 from borgish.cell.commands import (
     CordonMachine,
     RemoveMachine,
@@ -33,6 +33,7 @@ from borgish.wire.api import (
     TaintRequest,
     UntaintRequest,
 )
+from borgish.wire.api_figures import RackList
 from borgish.wire.bounds import mistakes_in_join
 from borgish.wire.link import JoinReply, JoinRequest
 
@@ -88,6 +89,14 @@ async def list_machines(request: ApiRequest, limit: Limit = LIMIT_MAX, after: Af
         return MachineList(tuple(_view(reading, name, drains) for name in names), page)
 
     return await request.read(view)
+
+
+@get("/v1/racks", opt={POLICY: Policy.READ, AT: True})
+async def list_racks(request: ApiRequest) -> RackList:
+    """List all machines by their rack, of each only its state and how full it is: a map of the cell."""
+    return await request.read(
+        lambda reading: RackList(rack_views(reading.cell, reading.observed, reading.tally))
+    )
 
 
 @get("/v1/machines/{machine:str}", opt={POLICY: Policy.READ, AT: True, ETAG: True})
@@ -166,4 +175,4 @@ def _view(reading: Reading, name: str, drains: Drains | None = None) -> MachineV
     return machine_view(cell, observed, reading.tally, find_machine(cell, name), reading.now, drains)
 
 
-MACHINES = (join, list_machines, show_machine, cordon, uncordon, taint, untaint, remove, revoke)
+MACHINES = (join, list_machines, list_racks, show_machine, cordon, uncordon, taint, untaint, remove, revoke)

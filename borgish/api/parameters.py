@@ -177,6 +177,15 @@ ToMoment = Annotated[
         description="the later moment; now by default",
     ),
 ]
+AroundMoment = Annotated[
+    str,
+    QueryParameter(
+        name="around",
+        schema_extra=_either(AT_PATTERN),
+        max_length=100,
+        description="a moment, as for at; now by default",
+    ),
+]
 BeforePosition = Annotated[
     int, QueryParameter(name="before", ge=0, le=2**63 - 1, description="only below this position; 0 for all")
 ]

@@ -36,11 +36,13 @@ from borgish.wire.api import (
 )
 from borgish.wire.api_access import AuditVerdict
 from borgish.wire.api_certificates import RotationView
+from borgish.wire.api_figures import UsageSeries
 from borgish.wire.api_past import (
     CheckpointDetail,
     CheckpointVerdict,
     HistoryList,
     Imported,
+    PastWindow,
     RollbackPlan,
     RollbackRequest,
 )
@@ -66,6 +68,14 @@ class Reading(msgspec.Struct, frozen=True):
         return summary_view(
             self.cell, self.observed, self.tally, self.status(), self.refusals, events, self.now
         )
+
+
+class UsageOf(msgspec.Struct, frozen=True):
+    """Whose usage is meant: of one job, task or machine, all of it where none is named."""
+
+    job: str = ""  # user/job
+    index: int | None = None  # of one of its tasks
+    machine: str = ""
 
 
 class WatchMessage(msgspec.Struct, frozen=True):
@@ -160,6 +170,11 @@ class Moments(Protocol):
         """Call ``view``, in a thread, with the cell as it was at a moment that ``find`` returned."""
         ...
 
+    async def window(self, moment: Moment) -> PastWindow:
+        """Return the entries of the journal around a moment, and the cell before and after each. Raises as
+        ``find`` does."""
+        ...
+
     async def read_both(self, old: AsOf, new: AsOf, view: Callable[[Cell, Cell], T]) -> T:
         """Call ``view``, in a thread, with the cell as it was at two moments that ``find`` returned."""
         ...
@@ -190,6 +205,14 @@ class Rollbacks(Protocol):
     ) -> Accepted:
         """Roll the cell back, after a checkpoint; return when it is durable. The same id and digest: the
         same answer."""
+        ...
+
+
+class UsageHistory(Protocol):
+    """Reads the samples of usage that are kept."""
+
+    async def series(self, of: UsageOf, since: float) -> UsageSeries:
+        """Return what was used from a time on, in seconds since 1970."""
         ...
 
 
@@ -327,6 +350,7 @@ class Services(msgspec.Struct, kw_only=True):
     moments: Moments
     past: Past
     rollbacks: Rollbacks
+    usage: UsageHistory
     archive: Archive
     audit: Audit
     hub: WatchHub

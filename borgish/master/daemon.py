@@ -43,6 +43,7 @@ from borgish.master.reading import EVENTS_KEPT, Planner, Reader, RecentEvents
 from borgish.master.rollbacks import Rollbacks
 from borgish.master.settings import Settings
 from borgish.master.step import Step
+from borgish.master.usage_history import UsageHistory
 from borgish.master.watch import WatchHub
 from borgish.store.base import Store
 from borgish.store.checkpoint_files import CheckpointFiles
@@ -278,6 +279,7 @@ class Daemon:
             moments=moments,
             past=History(leader.turn, store, clock),
             rollbacks=rollbacks,
+            usage=UsageHistory(store, clock, lambda: self._settings.usage.sample_seconds),
             archive=Archive(leader.core, leader.turn, store, clock),
             hub=self._hub,
             audit=AuditLog(self._secret, leader.turn, store),

@@ -14,8 +14,14 @@ import msgspec
 
 from borgish.api.moments import Moment, no_such_name, not_reached
 from borgish.api.services import Reading
+from borgish.api.views.history import HistoryFilter, history_view
+from borgish.api.views.jobs import job_view
+from borgish.api.views.machines import machine_view
 from borgish.api.views.status import Daemon, status_view
+from borgish.api.views.sums import DEAD, PENDING, RUNNING
 from borgish.api.views.tally import Tally
+from borgish.cell.drains import Drains
+from borgish.cell.events import Entry
 from borgish.cell.free_space import AMPLE
 from borgish.cell.model import Cell
 from borgish.cell.observed import Observed
@@ -24,9 +30,10 @@ from borgish.errors import Conflict, Gone, Invalid, NotFound, StoreDamaged, Unsa
 from borgish.master.core import Core
 from borgish.master.turn import Turn
 from borgish.store.base import CheckpointInfo, Store
-from borgish.store.replay import cell_at, earliest_position, position_at
+from borgish.store.replay import cell_at, earliest_position, entries_between, position_at, replay_one
 from borgish.text import instant
-from borgish.wire.api import AsOf
+from borgish.wire.api import AsOf, SummaryView
+from borgish.wire.api_past import PastStep, PastWindow
 
 T = TypeVar("T")
 log = logging.getLogger("borgmaster")
@@ -35,6 +42,10 @@ CELLS_KEPT = 6
 TASKS_KEPT = 400_000
 """In all cells that are kept, or in the latest one alone."""
 KEPT_SECONDS = 120.0
+WINDOW_ENTRIES = 500
+"""Entries of the journal that are told at once, with what each changed."""
+STEP_RECORDS_MAX = 20
+"""Jobs, and machines, that are told of one entry: more than a screen has room for."""
 FUTURE_SECONDS = 2.0
 """A moment so little after now is taken for now: clocks differ."""
 
@@ -87,6 +98,53 @@ class Moments:
         """Return what ``view``, which makes no sums, makes of the cell as it was at two moments."""
         before, after = await self._cell(old.position), await self._cell(new.position)
         return await asyncio.to_thread(view, before.cell, after.cell)
+
+    async def window(self, moment: Moment) -> PastWindow:
+        """Return the entries of the journal around a moment, and the cell before and after each. Raises as
+        ``find`` does."""
+        await self._turn.durable()
+        head = self._core.cell.position
+        async with self._one_at_a_time:
+            position = await asyncio.to_thread(self._position, moment, head)
+            earliest = await asyncio.to_thread(earliest_position, self._store)
+            last = min(head, max(position, earliest) + WINDOW_ENTRIES // 2)
+            after = max(earliest, last - WINDOW_ENTRIES)
+            past = await asyncio.to_thread(self._restored, after)  # not kept: it goes on to the window's end
+            first, steps = await asyncio.to_thread(self._steps, past, self._reading(past), head)
+        return PastWindow(first, steps, earliest, head, past.as_of)
+
+    def _steps(self, past: PastCell, reading: Reading, head: int) -> tuple[SummaryView, tuple[PastStep, ...]]:
+        after, first = past.as_of.position, reading.summary(())
+        entries = entries_between(self._store, after, min(head, after + WINDOW_ENTRIES))
+        return first, tuple(self._step(past, entry) for entry in entries)
+
+    def _step(self, past: PastCell, entry: Entry) -> PastStep:
+        """Apply an entry to a cell of the past and return what it changed."""
+        cell, tally, observed, now = past.cell, past.tally, past.observed, self._clock.now()
+        view = history_view(entry, HistoryFilter())
+        assert view is not None  # nothing is asked about in particular
+        touched = replay_one(cell, entry)
+        tally.note(touched, {})
+        tally.fill(cell, observed)
+        counts = tally.sums.counts
+        jobs = sorted(touched.jobs | set(touched.tasks))
+        there = [cell.jobs[key] for key in jobs if key in cell.jobs]
+        machines = [cell.machines[name] for name in sorted(touched.machines) if name in cell.machines]
+        drains = Drains(cell, observed, now)
+        return PastStep(
+            view,
+            counts[PENDING],
+            counts[RUNNING],
+            counts[DEAD],
+            tally.sums.machines_up,
+            tuple(job_view(cell, observed, job, (), 0) for job in there[:STEP_RECORDS_MAX]),
+            tuple(sorted(touched.jobs_gone)),
+            tuple(
+                machine_view(cell, observed, tally, machine, now, drains)
+                for machine in machines[:STEP_RECORDS_MAX]
+            ),
+            tuple(sorted(touched.machines_gone)),
+        )
 
     async def cell(self, as_of: AsOf) -> Cell:
         """Return the cell as it was; nobody may write to it."""

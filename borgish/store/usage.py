@@ -7,8 +7,8 @@ machines a sample takes half a second of CPU in threads, one transaction, and ho
 ms. Who wants them as rows exports them.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import accumulate
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate, takewhile
 
 import msgspec
 
@@ -91,14 +91,50 @@ def encode_usage(at: float, part: int, used: Iterable[tuple[str, Used]]) -> Usag
     return UsageBlock(at, part, len(rows), compress(_pack(columns)))
 
 
-def decode_usage(block: UsageBlock) -> Iterator[UsageSample]:
-    """Yield the samples of a block, in the order of their tasks' names. Raises StoreDamaged."""
+class UsageSum(msgspec.Struct, frozen=True):
+    """What some tasks used at a time, in all."""
+
+    cpu_millis: int = 0
+    ram_bytes: int = 0
+    tasks: int = 0
+
+
+def sum_usage(block: UsageBlock, job: str = "", index: int | None = None, machine: str = "") -> UsageSum:
+    """Return what of a block one job, one of its tasks, or one machine used; all of it where none is named.
+
+    Columns are added up as they are: 10,000 samples take some milliseconds. Raises StoreDamaged.
+    """
+    found = _columns(block)
+    first, last = 0, len(found.indexes)
+    if job:
+        counts = dict(found.jobs)
+        first = sum(tasks for _, tasks in takewhile(lambda each: each[0] != job, found.jobs))
+        last = first + counts.get(job, 0)
+    rows: Sequence[int] = range(first, last)
+    if index is not None:
+        rows = [
+            row for row, each in enumerate(accumulate(found.indexes)) if first <= row < last and each == index
+        ]
+    if machine:
+        wanted = found.machines.index(machine) if machine in found.machines else -1
+        rows = [row for row in rows if found.machine_of[row] == wanted]
+    cpu, ram = found.cpu_millis, found.ram_bytes
+    return UsageSum(sum(cpu[row] for row in rows), sum(ram[row] for row in rows), len(rows))
+
+
+def _columns(block: UsageBlock) -> _Columns:
     try:
         found = _unpack(decompress_pieces(block.body))
     except (*DECOMPRESS_ERRORS, msgspec.DecodeError) as error:
         raise _unreadable(block, str(error)) from error
     if found.version != _VERSION:
         raise _unreadable(block, f"it has format {found.version}")
+    return found
+
+
+def decode_usage(block: UsageBlock) -> Iterator[UsageSample]:
+    """Yield the samples of a block, in the order of their tasks' names. Raises StoreDamaged."""
+    found = _columns(block)
     jobs = (job for job, tasks in found.jobs for _ in range(tasks))
     columns = (
         accumulate(found.indexes),

@@ -470,6 +470,7 @@ class SummaryView(msgspec.Struct, frozen=True):
     pending: tuple[RefusalView, ...]  # at most 50
     events: tuple[EventView, ...]  # the latest last; at most 50
     apps: tuple[AppSummary, ...] = ()  # by name: those that ``jobs`` belong to, and of crons alone 20
+    as_of: AsOf | None = None
 
 
 class Page(msgspec.Struct, frozen=True, omit_defaults=True):

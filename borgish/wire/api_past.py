@@ -5,7 +5,17 @@ from typing import Annotated
 import msgspec
 
 from borgish.vocabulary import CHECKPOINT_NAME_PATTERN, JOB_PATTERN
-from borgish.wire.api import AsOf, CheckpointView, EventView, MaxAffected, Page, documented
+from borgish.wire.api import (
+    AsOf,
+    CheckpointView,
+    EventView,
+    JobView,
+    MachineView,
+    MaxAffected,
+    Page,
+    SummaryView,
+    documented,
+)
 
 
 class HistoryView(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -20,6 +30,31 @@ class HistoryView(msgspec.Struct, frozen=True, omit_defaults=True):
     subject: str = ""  # the job, machine or master it was about
     text: str = ""  # the answer given
     events: tuple[EventView, ...] = ()  # only those of what was asked about
+
+
+class PastStep(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One entry of the journal, and of what it changed, as much as a screen has room for, as it was then."""
+
+    entry: HistoryView
+    pending: int  # tasks of the whole cell, by their state
+    running: int
+    dead: int
+    machines_up: int
+    jobs: tuple[JobView, ...] = ()
+    jobs_gone: tuple[str, ...] = ()
+    machines: tuple[MachineView, ...] = ()  # not those whose tasks alone are others
+    machines_gone: tuple[str, ...] = ()
+
+
+class PastWindow(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Consecutive entries of the journal, and the cell before the first of them: so the cell after each is
+    known. ``earliest`` and ``head`` are the first and the last position of which the cell can be shown."""
+
+    first: SummaryView
+    steps: tuple[PastStep, ...]
+    earliest: int
+    head: int
+    as_of: AsOf | None = None
 
 
 class ChangeView(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -1,10 +1,12 @@
 """Samples of usage: kept beside the cell, handed out in order and in pages, let go of by age."""
 
+from typing import Any
+
 import pytest
 
 from borgish.errors import Fenced, StoreDamaged
 from borgish.store.base import Store
-from borgish.store.usage import UsageBlock, UsageSample, decode_usage, encode_usage
+from borgish.store.usage import UsageBlock, UsageSample, UsageSum, decode_usage, encode_usage, sum_usage
 from tests.contract.store.places import Place
 from tests.contract.store.samples import Life
 
@@ -83,3 +85,31 @@ def test_who_does_not_lead_lets_go_of_none(place: Place, store: Store) -> None:
     place.usurp()
     with pytest.raises(Fenced):
         store.prune_usage(100.0, 10)
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {},
+        {"job": "ann/web"},
+        {"job": "bob/db"},
+        {"job": "ann/web", "index": 10},
+        {"job": "ann/web", "index": 2},
+        {"machine": "m1"},
+        {"machine": "m2", "job": "ann/web"},
+        {"machine": "m9"},
+        {"job": "ann/nobody"},
+    ],
+)
+def test_a_sum_is_that_of_the_samples(wanted: dict[str, Any]) -> None:
+    made = block(5.0)
+    job, index, machine = wanted.get("job"), wanted.get("index"), wanted.get("machine")
+    samples = [
+        each
+        for each in decode_usage(made)
+        if (job is None or each.task.rpartition("/")[0] == job)
+        and (index is None or each.task.endswith(f"/{index}"))
+        and (machine is None or each.machine == machine)
+    ]
+    cpu, ram = sum(each.cpu_millis for each in samples), sum(each.ram_bytes for each in samples)
+    assert sum_usage(made, **wanted) == UsageSum(cpu, ram, len(samples))

@@ -14,7 +14,7 @@ from borgish.api.authority import AuthorityDoor
 from borgish.api.middleware import UNLIMITED
 from borgish.api.moments import Moment, not_reached
 from borgish.api.serve import Serving, serve
-from borgish.api.services import Reading, Services, WatchBatch
+from borgish.api.services import Reading, Services, UsageOf, WatchBatch
 from borgish.api.views.history import HistoryFilter
 from borgish.api.views.status import Daemon, status_view
 from borgish.api.views.tally import Tally
@@ -38,12 +38,14 @@ from borgish.spec.job import JobSpec
 from borgish.wire.api import Accepted, AsOf, CheckpointView, EventView, RefusalView
 from borgish.wire.api_access import AuditVerdict
 from borgish.wire.api_certificates import RotationView
+from borgish.wire.api_figures import UsagePoint, UsageSeries
 from borgish.wire.api_past import (
     CheckpointDetail,
     CheckpointVerdict,
     HistoryList,
     Imported,
     JobRollback,
+    PastWindow,
     RollbackPlan,
     RollbackRequest,
 )
@@ -74,6 +76,7 @@ class FakeMaster:
 
     def __init__(self) -> None:
         self.reset()
+        self.usage = FakeUsage()
         self.services = Services(
             authority=lambda: BUNDLE,
             rotate_authority=lambda: RotationView("begun", "0" * 64, moved=True),
@@ -84,6 +87,7 @@ class FakeMaster:
             moments=FakeMoments(self),
             past=self,
             rollbacks=FakeRollbacks(self),
+            usage=self.usage,
             archive=FakeArchive(self),
             audit=FakeAudit(),
             hub=self,
@@ -316,8 +320,22 @@ class FakeMoments:
         then = msgspec.structs.replace(self._master.reading(Observed(known=False), {}), as_of=as_of)
         return await asyncio.to_thread(view, then)
 
+    async def window(self, moment: Moment) -> PastWindow:
+        self._master.sought.append(moment)
+        first = self._master.reading(Observed(known=False), {}).summary(())
+        return PastWindow(first, (), 0, PAST.position, PAST)
+
     async def read_both(self, old: AsOf, new: AsOf, view: Callable[[Cell, Cell], T]) -> T:
         return await asyncio.to_thread(view, self._master.before or self._master.cell, self._master.cell)
+
+
+class FakeUsage:
+    def __init__(self) -> None:
+        self.asked: list[tuple[UsageOf, float]] = []
+
+    async def series(self, of: UsageOf, since: float) -> UsageSeries:
+        self.asked.append((of, since))
+        return UsageSeries((UsagePoint("2026-01-01T00:00:00.000Z", 500, 1024, 2),), 60.0)
 
 
 class FakeRollbacks:

@@ -153,7 +153,7 @@ def test_a_connection_that_rests_between_requests_is_kept(
         ("/v1/tasks?machines=m1", "Did you mean machine?"),
         ("/v1/tasks?in_state=dead", "Did you mean state?"),
         ("/v1/tasks?request=1", "Its parameters are"),
-        ("/v1/summary?x=1", "It takes no parameters"),
+        ("/v1/whoami?x=1", "It takes no parameters"),
         ("/v1/watch?kinds=event&kinds=tasks", "Keep one of them"),
         ("/v1/tasks?limit=1&limit=2", "Keep one of them"),
         ("/v1/tasks?after=%ff", "Encode it as UTF-8"),

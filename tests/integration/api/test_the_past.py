@@ -20,10 +20,12 @@ from borgish.wire.api import (
     QuotaList,
     QuotaView,
     StatusView,
+    SummaryView,
     TaskList,
     TaskView,
     WhyView,
 )
+from borgish.wire.api_figures import RackList
 from tests.integration.api.fakes import PAST, RunningApi
 from tests.unit.api.cells import NOW
 
@@ -43,6 +45,8 @@ def past(api: RunningApi, admin: Client) -> Client:
 
 def test_each_answer_says_of_when_it_is(past: Client) -> None:
     assert past.get("/v1/status", None, StatusView).as_of == PAST
+    assert past.get("/v1/summary", None, SummaryView).as_of == PAST
+    assert past.get("/v1/racks", None, RackList).as_of == PAST
     assert past.get("/v1/jobs", None, JobList).as_of == PAST
     assert past.get("/v1/jobs/ann/web", None, JobDetail).as_of == PAST
     assert past.get("/v1/tasks", None, TaskList).as_of == PAST
@@ -129,7 +133,7 @@ def test_what_cannot_be_told_is_refused_with_what_can(admin: Client) -> None:
     assert caught.value.hint == "The earliest is 2"
 
 
-@pytest.mark.parametrize("path", ["/v1/tasks/ann/web/0/logs", "/v1/watch", "/v1/summary", "/v1/history"])
+@pytest.mark.parametrize("path", ["/v1/tasks/ann/web/0/logs", "/v1/watch", "/v1/usage", "/v1/history"])
 def test_what_is_of_now_only_says_so(admin: Client, path: str) -> None:
     with pytest.raises(Invalid, match="this has no past") as caught:
         admin.get(path, {"at": "5m"}, JobList)
@@ -147,5 +151,5 @@ def test_the_description_says_which_can_be_asked_of_the_past(admin: Client) -> N
 
 def test_only_reads_can_be_asked_of_the_past() -> None:
     marked = [route for route in ROUTES if AT in route.opt]
-    assert len(marked) == 23
+    assert len(marked) == 25
     assert all(set(route.http_methods) == {"GET"} for route in marked)

@@ -9,7 +9,7 @@ import pytest
 
 from borgish.api.moments import Moment, read_moment
 from borgish.api.views.status import Daemon
-from borgish.cell.events import AnyEvent, JobSubmitted, MachineUp
+from borgish.cell.events import AnyEvent, JobForgotten, JobSubmitted, MachineUp, TasksEnded
 from borgish.cell.free_space import FreeSpace, Level
 from borgish.cell.model import Cell
 from borgish.clock import Now
@@ -21,7 +21,9 @@ from borgish.master.moments import Moments
 from borgish.master.turn import Turn
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.store.memory import MemoryStore
-from borgish.wire.api import AsOf
+from borgish.vocabulary import Ending
+from borgish.wire.api import AsOf, JobView
+from borgish.wire.api_past import PastWindow
 from tests.contract.store.samples import CELL, Life, body_of, job
 
 AT = 101.25
@@ -256,3 +258,50 @@ async def test_it_is_told_and_read_beside_the_loop(bench: Bench) -> None:
     loop_thread = threading.get_ident()
     found = await bench.find("4")
     assert await bench.moments.read(found, lambda _: threading.get_ident()) != loop_thread
+
+
+async def window(bench: Bench, text: str) -> PastWindow:
+    return await bench.moments.window(read_moment(text, 200.0))
+
+
+async def jobs_at(bench: Bench, position: int) -> dict[str, JobView]:
+    as_of = await bench.find(str(position))
+    view = await bench.moments.read(as_of, lambda reading: reading.summary(()))
+    return {each.name: each for each in view.jobs}
+
+
+async def test_what_entries_changed_leads_from_the_cell_before_a_window_to_that_after_each(
+    bench: Bench,
+) -> None:
+    for number in range(3):
+        bench.do(JobSubmitted(job(f"more-{number}")))
+    killed = (0, 1, 2)
+    nothing = (None,) * 3
+    bench.do(TasksEnded("ann/more-1", killed, Ending.KILL, ("",) * 3, nothing, nothing, (0.0,) * 3))
+    bench.do(JobForgotten("ann/more-1"))
+    found = await window(bench, "now")
+    assert [step.entry.position for step in found.steps] == list(range(1, bench.life.cell.position + 1))
+    jobs = {each.name: each for each in found.first.jobs}
+    for step in found.steps:
+        jobs |= {each.name: each for each in step.jobs}
+        for gone in step.jobs_gone:
+            del jobs[gone]
+        assert jobs == await jobs_at(bench, step.entry.position)
+    last = found.steps[-1]
+    assert (last.pending, last.running, last.dead, last.machines_up) == (7, 1, 1, 1)
+
+
+async def test_a_window_lies_around_its_moment(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(moments, "WINDOW_ENTRIES", 4)
+    bench.go_on(20)
+    head = bench.life.cell.position
+    for text, first, last in (("now", head - 3, head), ("10", 9, 12), ("1", 1, 4), ("0", 1, 4)):
+        found = await window(bench, text)
+        assert (found.steps[0].entry.position, found.steps[-1].entry.position) == (first, last)
+        assert found.as_of is not None
+        assert found.as_of.position == first - 1
+        assert (found.earliest, found.head) == (0, head)
+    with pytest.raises(Invalid, match="does not exist yet"):
+        await window(bench, str(head + 1))
+    with pytest.raises(Invalid, match="is in the future"):
+        await window(bench, "2999-01-01")
