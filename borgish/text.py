@@ -75,6 +75,11 @@ def clock_time(moment: str) -> str:
     return datetime.fromisoformat(moment).astimezone().strftime("%H:%M:%S")
 
 
+def day_and_time(moment: str) -> str:
+    """Return an ISO 8601 moment in the zone of who asks: ``2026-01-31 14:03:21``."""
+    return datetime.fromisoformat(moment).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
 def show_indexes(indexes: Iterable[int]) -> str:
     """Return indexes as text, runs joined by a dash: ``0-4,7``."""
     runs: list[list[int]] = []

@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from borgish.cli.at_option import day_and_time
 from borgish.cli.render import Column, Form, FormOption, show_list
 from borgish.cli.session import noun, session_of
 from borgish.join_token import digest_of
-from borgish.text import age, seconds_since
+from borgish.text import age, day_and_time, seconds_since
 from borgish.wire.api import Accepted
 from borgish.wire.api_access import (
     GrantsRequest,

@@ -8,7 +8,7 @@ import typer
 from borgish.cli.render import Form
 from borgish.cli.screen import print_err, print_out
 from borgish.cli.session import Session, session_of
-from borgish.text import age, safe
+from borgish.text import age, day_and_time, safe
 from borgish.wire.api import AsOf
 
 if TYPE_CHECKING:
@@ -119,11 +119,6 @@ def zoned(text: str) -> str:
         return (at if at.tzinfo else at.astimezone()).isoformat()
     except (ValueError, OverflowError):
         return text
-
-
-def day_and_time(moment: str) -> str:
-    """Return an ISO 8601 moment in the zone of who asks: ``2026-01-31 14:03:21``."""
-    return datetime.fromisoformat(moment).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
 def _time_of_day(text: str) -> datetime | None:

@@ -5,12 +5,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import borgish.cli.drain  # noqa: F401 - its commands are of the same noun
-from borgish.cli.at_option import day_and_time
 from borgish.cli.machine import MachineName, app
 from borgish.cli.render import Column, Form, FormOption, show_list
 from borgish.cli.session import session_of
 from borgish.join_token import JoinToken, digest_of
-from borgish.text import age
+from borgish.text import age, day_and_time
 from borgish.wire.api import Accepted
 from borgish.wire.api_access import InvitationList, InvitationRequest, InvitationView
 

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from borgish.cli.at_option import AtOption, client_at, day_and_time
+from borgish.cli.at_option import AtOption, client_at
 from borgish.cli.render import Column, Form, FormOption, fields, plural, show_list, show_one
 from borgish.cli.session import IfGeneration, MaxAffected, noun, session_of
 from borgish.resources import Resources, show_bytes, show_cpu, show_devices
-from borgish.text import age, span
+from borgish.text import age, day_and_time, span
 from borgish.vocabulary import TaintEffect
 from borgish.wire.api import (
     Accepted,

@@ -8,9 +8,9 @@ from datetime import datetime, timedelta
 import msgspec
 import pytest
 
-from borgish.cli import at_option
 from borgish.cli.at_option import zoned
 from borgish.clock import SystemClock
+from borgish.text import day_and_time
 from borgish.wire.api import AsOf, JobDetail, Problem, WhyView
 from tests.unit.cli.conftest import Run
 from tests.unit.cli.samples import NOW, FakeMaster, event, job, machine, spec, status, task
@@ -158,4 +158,4 @@ def test_what_is_no_time_goes_on_as_it_is(text: str) -> None:
 def test_times_get_the_zone_of_who_asks() -> None:
     assert zoned("2026-01-31T12:00") == "2026-01-31T12:00:00+02:00"
     assert zoned("2026-01-31T12:00Z") == "2026-01-31T12:00:00+00:00"
-    assert at_option.day_and_time("2026-01-31T12:00:00Z") == "2026-01-31 14:00:00"
+    assert day_and_time("2026-01-31T12:00:00Z") == "2026-01-31 14:00:00"
