@@ -55,6 +55,18 @@ HELD_BACK = frozenset({Phase.BACKING_OFF, Phase.CRASH_LOOPING})
 CRASH_LOOP_STARTS = 3
 
 
+class MachineState(StrEnum):
+    """How the cell sees a machine. One that is drained is empty, one that is draining not yet."""
+
+    UP = "up"
+    DOWN = "down"
+    DRAINING = "draining"
+    DRAINED = "drained"
+    CORDONED = "cordoned"
+    QUARANTINED = "quarantined"
+    REVOKED = "revoked"
+
+
 class Ending(StrEnum):
     """How a task came to be dead."""
 

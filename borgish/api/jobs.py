@@ -1,26 +1,37 @@
 """``/v1/jobs`` and ``/v1/plan``: submit, plan, list, show, kill, restart, scale."""
 
+from datetime import datetime
 from functools import partial
 
+import msgspec
 from litestar import get, post
 
 from borgish.api.auth import POLICY, Policy, check_owner, may_see_inside
 from borgish.api.job_parser import SHORT_BYTES_MAX
+from borgish.api.lists import Order, Scan, listed, read_label
 from borgish.api.moments import AT
 from borgish.api.openapi import CONSUMES
 from borgish.api.parameters import (
+    JOB_SORTS,
     LIMIT_MAX,
     After,
     DefaultUser,
     JobName,
+    LabelFilter,
     Limit,
+    MachineFilter,
     Owner,
     PlanToken,
+    Recent,
+    SortJobs,
+    StateFilter,
+    TextFilter,
+    UserFilter,
     VersionNumber,
     checked_affected,
-    cut,
 )
 from borgish.api.preconditions import ETAG, IF_MATCH
+from borgish.api.records import JobQuery, JobRecords
 from borgish.api.request import ApiRequest, find_job
 from borgish.api.services import Reading
 from borgish.api.views.jobs import job_detail, job_view, version_detail, version_views
@@ -42,6 +53,7 @@ from borgish.wire.api import (
     JobDetail,
     JobList,
     KillRequest,
+    Page,
     RestartRequest,
     ScaleRequest,
     UndoRequest,
@@ -74,23 +86,41 @@ async def plan_job(request: ApiRequest, user: DefaultUser = "") -> PlanView:
 
 
 @get("/v1/jobs", opt={POLICY: Policy.READ, AT: True})
-async def list_jobs(request: ApiRequest, limit: Limit = LIMIT_MAX, after: After = "") -> JobList:
-    """List jobs by name."""
+async def list_jobs(
+    request: ApiRequest,
+    user: UserFilter = "",
+    in_state: StateFilter = None,
+    label: LabelFilter = "",
+    text: TextFilter = "",
+    machine: MachineFilter = "",
+    *,
+    recent: Recent = False,
+    sort: SortJobs = "",
+    limit: Limit = LIMIT_MAX,
+    after: After = "",
+) -> JobList:
+    """List jobs. What is ``recent`` is judged by the time of the reading, and of the past by the moment that
+    the answer is of."""
+    order = Order(sort, after, JOB_SORTS, str, str)
+    query = JobQuery(user, in_state, read_label(label), text.lower(), machine)
+    past = await request.as_of() if recent else None
+    at = datetime.fromisoformat(past.at).timestamp() if past and past.at else None
 
-    def view(reading: Reading) -> JobList:
-        cell, observed, tally = reading.cell, reading.observed, reading.tally
-        tally.fill(cell, observed)
-        names = ((key, key) for key in tally.jobs_after(after))
-        keys, page = cut(names, limit)
-        return JobList(
-            tuple(
-                job_view(cell, observed, cell.jobs[key], reading.refusals.get(key, ()), tally.up(key))
-                for key in keys
-            ),
-            page,
+    older: set[str] = set()
+
+    def records(reading: Reading) -> JobRecords:
+        recent_at = (at or reading.now.wall) if recent else None
+        return JobRecords(reading, msgspec.structs.replace(query, recent_at=recent_at), order.key, older)
+
+    def view(reading: Reading, keys: list[str], page: Page) -> JobList:
+        cell, observed, tally, refusals = reading.cell, reading.observed, reading.tally, reading.refusals
+        items = (
+            job_view(cell, observed, cell.jobs[key], refusals.get(key, ()), tally.up(key)) for key in keys
         )
+        return JobList(tuple(items), page, left_out=len(older))
 
-    return await request.read(view)
+    scan = Scan(records, order, limit, whole=recent)
+    return await listed(request, scan, view)
 
 
 @get("/v1/jobs/{user:str}/{name:str}", opt={POLICY: Policy.READ, AT: True, ETAG: True})

@@ -5,10 +5,24 @@ import re
 from litestar import get, post
 
 from borgish.api.auth import POLICY, Policy
+from borgish.api.lists import Order, Scan, listed, read_label
 from borgish.api.moments import AT
 from borgish.api.openapi import CONSUMES
-from borgish.api.parameters import LIMIT_MAX, After, Limit, MachineName, checked_affected, checked_reason, cut
+from borgish.api.parameters import (
+    LIMIT_MAX,
+    MACHINE_SORTS,
+    After,
+    LabelFilter,
+    Limit,
+    MachineName,
+    MachineStateFilter,
+    SortMachines,
+    TextFilter,
+    checked_affected,
+    checked_reason,
+)
 from borgish.api.preconditions import ETAG, IF_MATCH
+from borgish.api.records import MachineQuery, MachineRecords
 from borgish.api.request import ApiRequest, find_machine
 from borgish.api.services import Reading
 from borgish.api.views.machines import machine_view, rack_views
@@ -29,6 +43,7 @@ from borgish.wire.api import (
     CordonRequest,
     MachineList,
     MachineView,
+    Page,
     RemoveRequest,
     TaintRequest,
     UntaintRequest,
@@ -79,16 +94,25 @@ async def revoke(request: ApiRequest, machine: MachineName) -> Accepted:
 
 
 @get("/v1/machines", opt={POLICY: Policy.READ, AT: True})
-async def list_machines(request: ApiRequest, limit: Limit = LIMIT_MAX, after: After = "") -> MachineList:
-    """List machines by name."""
+async def list_machines(
+    request: ApiRequest,
+    in_state: MachineStateFilter = None,
+    label: LabelFilter = "",
+    text: TextFilter = "",
+    sort: SortMachines = "",
+    limit: Limit = LIMIT_MAX,
+    after: After = "",
+) -> MachineList:
+    """List machines. A label is one of their attributes, as in ``rack=r1``."""
+    order = Order(sort, after, MACHINE_SORTS, str, str)
+    query = MachineQuery(in_state, read_label(label), text.lower())
 
-    def view(reading: Reading) -> MachineList:
-        cell = reading.cell
-        drains = Drains(cell, reading.observed, reading.now)
-        names, page = cut(((name, name) for name in sorted(cell.machines) if name > after), limit)
+    def view(reading: Reading, names: list[str], page: Page) -> MachineList:
+        drains = Drains(reading.cell, reading.observed, reading.now)
         return MachineList(tuple(_view(reading, name, drains) for name in names), page)
 
-    return await request.read(view)
+    scan = Scan(lambda reading: MachineRecords(reading, query, order.key), order, limit)
+    return await listed(request, scan, view)
 
 
 @get("/v1/racks", opt={POLICY: Policy.READ, AT: True})

@@ -18,6 +18,7 @@ from litestar.typing import FieldDefinition
 
 from borgish.api.moments import AT, AT_LEAST, AT_PATTERN, MOMENT_PATTERN
 from borgish.errors import Invalid
+from borgish.spec.selectors import SELECTOR_CHARACTERS_MAX, SELECTOR_PATTERN
 from borgish.vocabulary import (
     CHECKPOINT_NAME_PATTERN,
     JOB_PATTERN,
@@ -25,6 +26,7 @@ from borgish.vocabulary import (
     NAME_PATTERN,
     TASK_PATTERN,
     TASKS_PER_JOB_MAX,
+    MachineState,
     State,
 )
 from borgish.wire.api import Page
@@ -194,11 +196,73 @@ AfterTask = Annotated[
     QueryParameter(
         name="after",
         max_length=400,
-        schema_extra=_either(TASK_PATTERN),
+        schema_extra=_either(TASK_PATTERN, "[A-Za-z0-9_-]+"),
         description="continue after this item; from a list's page.next",
     ),
 ]
-StateFilter = Annotated[State | None, QueryParameter(name="state", description="only tasks in this state")]
+StateFilter = Annotated[State | None, QueryParameter(name="state", description="only what is in this state")]
+MachineStateFilter = Annotated[
+    MachineState | None, QueryParameter(name="state", description="only machines in this state")
+]
+LabelFilter = Annotated[
+    str,
+    QueryParameter(
+        schema_extra=_either(SELECTOR_PATTERN),
+        name="label",
+        max_length=SELECTOR_CHARACTERS_MAX,
+        description="only where all of these conditions hold, of labels or attributes: app=web,tier!=db,gpu",
+    ),
+]
+TextFilter = Annotated[
+    str,
+    QueryParameter(
+        name="text", max_length=100, description="only with this in their name or reason, whatever its case"
+    ),
+]
+Recent = Annotated[
+    bool,
+    QueryParameter(
+        name="recent", description="only what is live, failed within a day, or ended within the last hour"
+    ),
+]
+
+
+def _sort(keys: Iterable[str], words: str) -> Any:
+    """Return the parameter of a list's order."""
+    return QueryParameter(
+        schema_extra=_either(f"-?({'|'.join(keys)})"),
+        max_length=63,
+        description=f"by name, or {words}; a - before it reverses the order",
+    )
+
+
+JOB_SORTS = ("name", "trouble", "since", "tasks", "up", "pending", "failed", "priority")
+TASK_SORTS = ("name", "trouble", "since", "restarts", "cpu", "ram")
+MACHINE_SORTS = ("name", "trouble", "tasks", "cpu", "ram")
+SortJobs = Annotated[
+    str,
+    _sort(
+        JOB_SORTS,
+        "trouble: what needs a look first, of both the latest; since: submitted last; or the most tasks, up "
+        "(of the past: running), pending, failed, or the highest priority",
+    ),
+]
+SortTasks = Annotated[
+    str,
+    _sort(
+        TASK_SORTS,
+        "trouble: unhealthy or held back, then waiting for a place, then failed or lost, then not up yet, of "
+        "each the latest; since: changed its state last; or the most restarts, cpu or ram used",
+    ),
+]
+SortMachines = Annotated[
+    str,
+    _sort(
+        MACHINE_SORTS,
+        "trouble: what needs a look first, of both the fullest; or the most tasks, or the largest share of "
+        "its cpu or ram committed to tasks",
+    ),
+]
 Kinds = Annotated[
     str,
     QueryParameter(

@@ -1,37 +1,39 @@
 """``/v1/tasks``: list, show, logs."""
 
-from collections.abc import Iterable, Iterator
-from itertools import chain
-
 from litestar import get
 from litestar.response import Stream
 
 from borgish.api.auth import POLICY, Policy
+from borgish.api.lists import Order, Scan, listed, read_label
 from borgish.api.moments import AT
 from borgish.api.openapi import PRODUCES
 from borgish.api.parameters import (
     LIMIT_MAX,
+    TASK_SORTS,
     AfterTask,
     Flag,
     JobFilter,
     JobName,
+    LabelFilter,
     Limit,
     MachineFilter,
     Owner,
     ProgramName,
+    SortTasks,
     StateFilter,
     Tail,
     TaskIndex,
-    cut,
+    TextFilter,
+    UserFilter,
 )
-from borgish.api.request import ApiRequest, find_job, find_machine, find_task
+from borgish.api.records import TaskPlace, TaskQuery, TaskRecords
+from borgish.api.request import ApiRequest, find_task
 from borgish.api.services import Reading
 from borgish.api.streams import begun
 from borgish.api.views.tasks import task_view_of
-from borgish.cell.model import Cell, Job
-from borgish.errors import Invalid
+from borgish.cell.model import Job
 from borgish.vocabulary import job_key, split_task_name, task_name
-from borgish.wire.api import TaskList, TaskView
+from borgish.wire.api import Page, TaskList, TaskView
 
 
 @get("/v1/tasks", opt={POLICY: Policy.READ, AT: True})
@@ -39,26 +41,25 @@ async def list_tasks(
     request: ApiRequest,
     job: JobFilter = "",
     machine: MachineFilter = "",
+    user: UserFilter = "",
     in_state: StateFilter = None,
+    label: LabelFilter = "",
+    text: TextFilter = "",
+    sort: SortTasks = "",
     limit: Limit = LIMIT_MAX,
     after: AfterTask = "",
 ) -> TaskList:
-    """List tasks by job and index."""
-    start = _position(after)
+    """List tasks. A label is one of their job. What nobody knows of the past, as what was used, counts as
+    nothing where it is sorted by that."""
+    order = Order(sort, after, TASK_SORTS, lambda place: task_name(*place), split_task_name)
+    query = TaskQuery(job, machine, user, in_state, read_label(label), text.lower())
 
-    def view(reading: Reading) -> TaskList:
-        cell = reading.cell
-        found = _on_machine(cell, machine, job) if machine else _of_jobs(reading, job, start)
-        named = (
-            (task_name(key, index), (key, index))
-            for key, index in found
-            if (key, index) > start and (in_state is None or cell.jobs[key].tasks[index].state is in_state)
-        )
-        chosen, page = cut(named, limit)
-        items = (_view(reading, cell.jobs[key], i) for key, i in chosen)
+    def view(reading: Reading, places: list[TaskPlace], page: Page) -> TaskList:
+        items = (_view(reading, reading.cell.jobs[key], index) for key, index in places)
         return TaskList(tuple(items), page)
 
-    return await request.read(view)
+    scan = Scan(lambda reading: TaskRecords(reading, query, order.key), order, limit)
+    return await listed(request, scan, view)
 
 
 @get("/v1/tasks/{user:str}/{name:str}/{index:int}", opt={POLICY: Policy.READ, AT: True})
@@ -104,34 +105,6 @@ async def task_logs(
 def _view(reading: Reading, job: Job, index: int) -> TaskView:
     refusals = reading.refusals.get(job.key, ())
     return task_view_of(reading.cell, reading.observed, job, index, refusals)
-
-
-def _position(after: str) -> tuple[str, int]:
-    """Return the (job, index) to go on after. Raises Invalid."""
-    if not after:
-        return "", -1
-    try:
-        return split_task_name(after)
-    except ValueError:
-        raise Invalid(f"after: '{after}' is not a task", "Pass page.next of the previous page") from None
-
-
-def _of_jobs(reading: Reading, job: str, start: tuple[str, int]) -> Iterator[tuple[str, int]]:
-    """Yield the tasks of a job, or of all from one on, by job and index."""
-    cell, tally = reading.cell, reading.tally
-    if job:
-        keys: Iterable[str] = (find_job(cell, job).key,)
-    else:
-        tally.fill(cell, reading.observed)
-        keys = chain((start[0],) if start[0] in cell.jobs else (), tally.jobs_after(start[0]))
-    for key in keys:
-        first = start[1] + 1 if key == start[0] else 0
-        yield from ((key, index) for index in range(first, len(cell.jobs[key].tasks)))
-
-
-def _on_machine(cell: Cell, machine: str, job: str) -> list[tuple[str, int]]:
-    placed = cell.placed.get(find_machine(cell, machine).name, set())
-    return sorted((key, index) for key, index in placed if not job or key == job)
 
 
 TASKS = (list_tasks, show_task, task_logs)

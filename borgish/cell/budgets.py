@@ -6,8 +6,8 @@ from typing import Protocol
 
 import msgspec
 
-from borgish.spec.constraints import matches
 from borgish.spec.job import Constraint, JobSpec
+from borgish.spec.selectors import selects
 from borgish.spec.shares import Share
 from borgish.text import instant
 
@@ -35,7 +35,7 @@ class Budget(msgspec.Struct, frozen=True):
 
     def chooses(self, spec: JobSpec) -> bool:
         """Return whether a job is one of those it is about."""
-        return all(matches(condition, spec.labels) for condition in self.where)
+        return selects(self.where, spec.labels)
 
     @property
     def selector(self) -> str:

@@ -13,11 +13,11 @@ from borgish.spec.job import Constraint
 EXAMPLES = "arch == amd64, mem >= 5, rack in (r1, r2), present(gpu)"
 EXPRESSION_CHARACTERS_MAX = 1024
 
-_ATTRIBUTE = r"(?!(?:not|in|present)(?![A-Za-z0-9_./-]))[A-Za-z_][A-Za-z0-9_./-]{0,62}"
-_VALUE = r"[^\s,()<>=!'\"]{1,253}"
-_COMPARISON = re.compile(rf"({_ATTRIBUTE})\s*(==|!=|<=|>=|<|>)\s*({_VALUE})")
-_MEMBERSHIP = re.compile(rf"({_ATTRIBUTE})\s+(in|not\s+in)\s*\(([^()]*)\)")
-_PRESENCE = re.compile(rf"(present|not\s+present)\s*\(\s*({_ATTRIBUTE})\s*\)")
+ATTRIBUTE_PATTERN = r"(?!(?:not|in|present)(?![A-Za-z0-9_./-]))[A-Za-z_][A-Za-z0-9_./-]{0,62}"
+VALUE_PATTERN = r"[^\s,()<>=!'\"]{1,253}"
+_COMPARISON = re.compile(rf"({ATTRIBUTE_PATTERN})\s*(==|!=|<=|>=|<|>)\s*({VALUE_PATTERN})")
+_MEMBERSHIP = re.compile(rf"({ATTRIBUTE_PATTERN})\s+(in|not\s+in)\s*\(([^()]*)\)")
+_PRESENCE = re.compile(rf"(present|not\s+present)\s*\(\s*({ATTRIBUTE_PATTERN})\s*\)")
 _NUMBER = re.compile(r"[+-]?\d{1,30}(\.\d{1,30})?", re.ASCII)
 ORDERS: dict[str, Callable[[float, float], bool]] = {"<": lt, "<=": le, ">": gt, ">=": ge}
 _LARGEST = Decimal("9" * 30)
@@ -40,14 +40,14 @@ def parse_constraint(text: str) -> Constraint:
     if match := _MEMBERSHIP.fullmatch(text):
         values = tuple(value.strip() for value in match[3].split(","))
         for value in values:
-            if not re.fullmatch(_VALUE, value):
+            if not re.fullmatch(VALUE_PATTERN, value):
                 raise ValueError(f"has '{value}' in its list, which is not a plain word")
         return Constraint(match[1], " ".join(match[2].split()), values)
     if match := _PRESENCE.fullmatch(text):
         return Constraint(match[2], " ".join(match[1].split()))
     if text.count("(") != text.count(")"):
         raise ValueError("has a '(' without a ')'")
-    if re.fullmatch(rf"{_ATTRIBUTE}\s*=\s*{_VALUE}", text):
+    if re.fullmatch(rf"{ATTRIBUTE_PATTERN}\s*=\s*{VALUE_PATTERN}", text):
         raise ValueError("has '=' where '==' is meant")
     raise ValueError("is not a condition")
 

@@ -124,6 +124,7 @@ class TaskView(msgspec.Struct, frozen=True, omit_defaults=True):
     version: int = 1  # of its job's specifications, that it runs, or ran last
     incoming: IncomingView | None = None  # while it is being replaced
     not_held: tuple[str, ...] = ()  # of what is to keep its programs from their machine, with the reasons
+    address: dict[str, str] = {}  # where it is reached: host:port by the name of the port
 
 
 class JobView(msgspec.Struct, frozen=True):
@@ -489,6 +490,7 @@ class JobList(msgspec.Struct, frozen=True):
     items: tuple[JobView, ...]
     page: Page = Page()
     as_of: AsOf | None = None
+    left_out: int = 0  # by ``recent``, of all jobs that match otherwise, not only those of this page
 
 
 class MachineList(msgspec.Struct, frozen=True):

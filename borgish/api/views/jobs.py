@@ -57,7 +57,7 @@ def job_view(
         generation=job.generation,
         submitted_at=instant(job.submitted_at),
         submitted_by=job.submitted_by,
-        reason=_reason(cell, observed, job, refusals, up),
+        reason=job_reason(cell, observed, job, refusals, up),
         killed=job.dead - job.finished - job.failed,
         outcome=job_outcome(job),
         version=job.version,
@@ -75,6 +75,16 @@ def job_outcome(job: Job) -> Outcome | None:
     if job.failed:
         return Outcome.FAILED
     return Outcome.FINISHED if job.finished == job.dead else Outcome.KILLED
+
+
+FAILED_SECONDS, ENDED_SECONDS = 24 * 3600.0, 3600.0
+
+
+def is_recent(job: Job, now: float) -> bool:
+    """Return whether a job is live, failed within the last day, or ended otherwise within the last hour, of
+    ``now`` in seconds since 1970."""
+    since = job.dead_since
+    return since is None or now - since <= (FAILED_SECONDS if job.failed else ENDED_SECONDS)
 
 
 def worst_outcome(outcomes: Iterable[Outcome | None]) -> Outcome | None:
@@ -154,7 +164,9 @@ def tasks_not_up(observed: Observed, job: Job) -> Iterator[Task]:
             yield task
 
 
-def _reason(cell: Cell, observed: Observed, job: Job, refusals: Sequence[RefusalView], up: int | None) -> str:
+def job_reason(
+    cell: Cell, observed: Observed, job: Job, refusals: Sequence[RefusalView], up: int | None
+) -> str:
     """Return the first thing in the way: what cannot be placed, does not run well, or failed."""
     if job.rollout is not None:
         return rollout_line(job, job.rollout)

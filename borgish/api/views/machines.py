@@ -9,7 +9,7 @@ from borgish.cell.model import Cell, Drain, Machine, task_count
 from borgish.cell.observed import Observed, SeenMachine
 from borgish.clock import Now
 from borgish.text import instant, show_indexes, span
-from borgish.vocabulary import Phase
+from borgish.vocabulary import MachineState, Phase
 from borgish.wire.api import DrainView, MachineView, TaintView, UsageView
 from borgish.wire.api_figures import RackView
 
@@ -21,10 +21,10 @@ def machine_view(
     cell: Cell, observed: Observed, tally: Tally, machine: Machine, now: Now, drains: Drains | None = None
 ) -> MachineView:
     """Return one machine, complete. ``drains``: one for all machines of a list."""
-    seen, state = observed.machines.get(machine.name, _NEVER_HEARD), machine_state(machine)
+    seen = observed.machines.get(machine.name, _NEVER_HEARD)
     return MachineView(
         name=machine.name,
-        state="drained" if state == "draining" and is_drained(cell, observed, machine) else state,
+        state=shown_state(cell, observed, machine),
         address=_address(machine),
         capacity=machine.capacity,
         committed=tally.committed(cell, machine.name),
@@ -32,7 +32,7 @@ def machine_view(
         tasks=len(cell.placed.get(machine.name, ())),
         attributes=machine.attributes,
         runtimes=tuple(machine.runtimes),
-        conditions=(*seen.conditions, *_unkillable(seen)),
+        conditions=_conditions(seen),
         heard_seconds_ago=round(max(0.0, now.mono - seen.heard), 3) if seen.heard else None,
         joined_at=instant(machine.joined_at),
         reason=_reason(cell, machine, seen, now),
@@ -50,17 +50,36 @@ def machine_view(
     )
 
 
-def machine_state(machine: Machine) -> str:
-    """Return ``revoked``, ``down``, ``draining``, ``cordoned``, ``quarantined`` or ``up``."""
+def shown_state(cell: Cell, observed: Observed, machine: Machine) -> MachineState:
+    """Return the state of a machine, and whether one that is drained is empty by now."""
+    state = machine_state(machine)
+    if state is MachineState.DRAINING and is_drained(cell, observed, machine):
+        return MachineState.DRAINED
+    return state
+
+
+def machine_state(machine: Machine) -> MachineState:
+    """Return the state of a machine, as far as it is journalled."""
     if machine.revoked_at:
-        return "revoked"
+        return MachineState.REVOKED
     if not machine.up:
-        return "down"
+        return MachineState.DOWN
     if machine.is_draining:
-        return "draining"
+        return MachineState.DRAINING
     if machine.cordoned:
-        return "cordoned"
-    return "quarantined" if machine.quarantined_until else "up"
+        return MachineState.CORDONED
+    return MachineState.QUARANTINED if machine.quarantined_until else MachineState.UP
+
+
+def machine_texts(cell: Cell, observed: Observed, machine: Machine, now: Now) -> tuple[str, ...]:
+    """Return the name of a machine and what is shown of why it is as it is."""
+    seen = observed.machines.get(machine.name, _NEVER_HEARD)
+    return machine.name, _reason(cell, machine, seen, now), *_conditions(seen)
+
+
+def machine_rank(observed: Observed, tally: Tally, machine: Machine) -> tuple[bool, float]:
+    """Return where a machine stands: those that need a look are first, of both the fullest."""
+    return not has_trouble(machine, observed), -tally.fullness(machine.name)
 
 
 def rack_views(cell: Cell, observed: Observed, tally: Tally) -> tuple[RackView, ...]:
@@ -89,13 +108,17 @@ def has_trouble(machine: Machine, observed: Observed) -> bool:
     """Return whether a person should look at this machine."""
     seen = observed.machines.get(machine.name, _NEVER_HEARD)
     is_odd = seen.has_unkillable or bool(seen.conditions or seen.orphans)
-    return machine_state(machine) != "up" or not seen.is_answering or is_odd
+    return machine_state(machine) is not MachineState.UP or not seen.is_answering or is_odd
 
 
 def silent(observed: Observed) -> Iterator[str]:
     """Yield the machines that answered none of their last polls."""
     # By what costs least first: it is asked of each machine, and few miss any.
     return (name for name, seen in observed.machines.items() if seen.misses and not seen.is_answering)
+
+
+def _conditions(seen: SeenMachine) -> tuple[str, ...]:
+    return (*seen.conditions, *_unkillable(seen))
 
 
 def _unkillable(seen: SeenMachine) -> Iterator[str]:

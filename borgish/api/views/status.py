@@ -8,12 +8,12 @@ import msgspec
 
 import borgish
 from borgish.api.views.jobs import job_view
-from borgish.api.views.machines import drained_text, has_trouble, machine_view, silent
+from borgish.api.views.machines import drained_text, machine_rank, machine_view, silent
 from borgish.api.views.sums import DEAD, FAILED, FINISHED, PENDING, RUNNING, TASKS
 from borgish.api.views.tally import Tally
 from borgish.cell.drains import Drains
 from borgish.cell.free_space import AMPLE, FreeSpace, refusing
-from borgish.cell.model import Cell, Job, Machine
+from borgish.cell.model import Cell, Job
 from borgish.cell.observed import Observed
 from borgish.clock import Now
 from borgish.text import instant
@@ -121,7 +121,7 @@ def summary_view(
     tally.fill(cell, observed)
     drains = Drains(cell, observed, now)
     machines = heapq.nsmallest(
-        MACHINES_SHOWN, cell.machines.values(), lambda m: _machine_rank(observed, tally, m)
+        MACHINES_SHOWN, cell.machines.values(), lambda m: machine_rank(observed, tally, m)
     )
     jobs = [cell.jobs[key] for key in tally.jobs(JOBS_SHOWN)]
     return SummaryView(
@@ -159,7 +159,3 @@ def _apps(cell: Cell, tally: Tally, chosen: Set[str]) -> Iterator[AppSummary]:
             failed=sum(job.failed for job in jobs),
             crons=sum(spec.key in cell.crons for spec in cell.apps[key].present.crons),
         )
-
-
-def _machine_rank(observed: Observed, tally: Tally, machine: Machine) -> tuple[bool, float]:
-    return not has_trouble(machine, observed), -tally.fullness(machine.name)

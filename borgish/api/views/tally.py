@@ -7,14 +7,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 
 from borgish.api.views.sums import CellSums, total
-from borgish.api.views.tasks import phase_of, seen_attempt
+from borgish.api.views.tasks import is_up, phase_of, seen_attempt
 from borgish.cell.model import Cell, Job, Task
 from borgish.cell.moves import Cursor
 from borgish.cell.observed import Observed
 from borgish.cell.ordered import Ordered
 from borgish.cell.touched import Touched
 from borgish.resources import Resources
-from borgish.vocabulary import Phase, State, task_name
+from borgish.vocabulary import State, task_name
 
 JOBS_BEHIND_MAX = 100_000
 """Of so many jobs a tally knows that they changed, where nobody reads for long; after more it begins anew."""
@@ -99,17 +99,20 @@ class Tally:
                 else:
                     self._up.pop(key, None)
             changed = self._stale
-        self._jobs.change({key: self._rank(cell, key) for key in changed})
+        self._jobs.change({key: self._rank(cell, observed, key) for key in changed})
         self._names.change({key: key if key in cell.jobs else None for key in changed})
         self._stale = {}
 
-    def _rank(self, cell: Cell, key: str) -> tuple[bool, int, str] | None:
+    def _rank(self, cell: Cell, observed: Observed, key: str) -> tuple[bool, int, str] | None:
         """Return where a job stands; None for one that is gone."""
         job = cell.jobs.get(key)
-        if job is None:
-            return None
-        pending = job.pending - len(cell.deferred.get(key, ()))
-        return bool(pending or self.up(key) < job.running or job.failed), job.uid, key
+        return (self.needs_look(cell, observed, job), job.uid, key) if job is not None else None
+
+    def needs_look(self, cell: Cell, observed: Observed, job: Job) -> bool:
+        """Return whether tasks of a job wait for a place, are not up as far as that is known, or failed."""
+        if job.failed or job.pending > len(cell.deferred.get(job.key, ())):
+            return True
+        return observed.known and self.up(job.key) < job.running
 
     def _look_again(self, observed: Observed, job: Job, indexes: Iterable[int]) -> None:
         up = self._up.setdefault(job.key, set())
@@ -154,7 +157,7 @@ def task_is_up(observed: Observed, job: Job, task: Task) -> bool:
     if task.state is not State.RUNNING:
         return False
     phase = phase_of(job, task, seen_attempt(observed, task_name(job.key, task.index), task))
-    return phase is Phase.HEALTHY or (phase is Phase.UP and job.spec.health is None)
+    return is_up(job, phase)
 
 
 def fullness(used: Resources, capacity: Resources) -> float:

@@ -12,7 +12,7 @@ from borgish.cell.model import Cell, Handover, Job, Machine, Task
 from borgish.cell.observed import Observed
 from borgish.cell.suitability import why_unsuitable
 from borgish.text import has_index, instant, instant_or_none
-from borgish.vocabulary import OUTCOMES, JobKind, Phase, State, task_name
+from borgish.vocabulary import FAILURES, HELD_BACK, OUTCOMES, JobKind, Phase, State, task_name
 from borgish.wire.api import IncomingView, ProgramView, RefusalView, TaskView, UsageView
 
 
@@ -44,9 +44,10 @@ def task_view(
         attempt=task.attempt,
         pid=seen.pid or None if seen else None,
         ports=_ports(job, task),
+        address=_address(job, task, machine),
         started_at=instant_or_none(seen.started_at if seen else task.started_at),
         restarts=max(task.restarts, seen.restarts) if seen else task.restarts,
-        reason=_reason(task, seen, refusals) or _unsuited(job, task, machine),
+        reason=_reason(job, task, seen, refusals, machine),
         exit_code=code,
         signal=signal,
         since=instant(task.since),
@@ -118,7 +119,39 @@ def last_exit(task: Task, seen: SeenAttempt | None) -> tuple[int | None, int | N
     return task.exit_code, task.signal
 
 
-def _reason(task: Task, seen: SeenAttempt | None, refusals: Sequence[RefusalView]) -> str:
+def task_reason(
+    cell: Cell, observed: Observed, job: Job, index: int, refusals: Sequence[RefusalView] = ()
+) -> str:
+    """Return why a task is as it is, as its view tells it."""
+    task = job.tasks[index]
+    seen = seen_attempt(observed, task_name(job.key, index), task)
+    return _reason(job, task, seen, refusals, cell.machines.get(task.machine))
+
+
+HELD_UP = HELD_BACK | {Phase.UNHEALTHY, Phase.UNKILLABLE}
+
+
+def task_trouble(observed: Observed, job: Job, task: Task, *, deferred: bool) -> int:
+    """Return how much a task needs somebody, 0 the most: one that is unhealthy or held back, waits for a
+    place, failed or was lost, is not up yet, waits for other jobs (``deferred``), and one that does not."""
+    if task.state is State.PENDING:
+        return 4 if deferred else 1
+    if task.state is State.DEAD:
+        return 2 if task.ending in FAILURES else 5
+    phase = phase_of(job, task, seen_attempt(observed, task_name(job.key, task.index), task))
+    if phase in HELD_UP:
+        return 0
+    return 5 if is_up(job, phase) or not observed.known else 3
+
+
+def is_up(job: Job, phase: Phase | None) -> bool:
+    """Return whether who runs in this phase does its work: it is healthy, or up where nothing probes it."""
+    return phase is Phase.HEALTHY or (phase is Phase.UP and job.spec.health is None)
+
+
+def _reason(
+    job: Job, task: Task, seen: SeenAttempt | None, refusals: Sequence[RefusalView], machine: Machine | None
+) -> str:
     if seen and seen.reason:
         return seen.reason
     if task.promised:
@@ -126,7 +159,7 @@ def _reason(task: Task, seen: SeenAttempt | None, refusals: Sequence[RefusalView
     if task.state is State.PENDING:
         refused = (refusal.text for refusal in refusals if has_index(refusal.indexes, task.index))
         return next(refused, task.reason)
-    return task.reason
+    return task.reason or _unsuited(job, task, machine)
 
 
 def _unsuited(job: Job, task: Task, machine: Machine | None) -> str:
@@ -141,7 +174,19 @@ def _ports(job: Job, task: Task) -> dict[str, int]:
     return dict(zip(job.spec_of(task).ports, task.ports, strict=False)) if running else {}
 
 
+def _address(job: Job, task: Task, machine: Machine | None) -> dict[str, str]:
+    if machine is None or not task.ports:
+        return {}
+    host = f"[{machine.host}]" if ":" in machine.host else machine.host
+    return {name: f"{host}:{port}" for name, port in _ports(job, task).items()}
+
+
 def _usage(observed: Observed, name: str, task: Task) -> UsageView | None:
-    machine = observed.machines.get(task.machine) if task.state is State.RUNNING else None
-    used = machine.usage.get((name, task.attempt)) if machine else None
+    used = task_usage(observed, name, task)
     return UsageView(*used) if used else None
+
+
+def task_usage(observed: Observed, name: str, task: Task) -> tuple[int, int] | None:
+    """Return thousandths of a cpu and bytes of ram that a task uses; None where nobody knows."""
+    machine = observed.machines.get(task.machine) if task.state is State.RUNNING else None
+    return machine.usage.get((name, task.attempt)) if machine else None
