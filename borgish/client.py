@@ -9,7 +9,8 @@ beside other calls. Which of several masters is asked is in ``masters``.
 import http.client
 import os
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 from urllib.parse import quote, urlencode
 
@@ -138,6 +139,10 @@ class Client:
         """Return a client of the same master with another token."""
         return self._like(self._masters.all, token, token_source)
 
+    def beside(self) -> "Client":
+        """Return a client of the same master for another thread."""
+        return self._like(self._masters.all, self._token, self._token_source)
+
     def as_of(self, position: int) -> "Client":
         """Return a client whose ``get`` reads the cell as it was at a position of the journal."""
         client = self._like(self._masters.all, self._token, self._token_source)
@@ -231,14 +236,22 @@ class Client:
         except (OSError, http.client.HTTPException) as error:
             self._unreachable(error, method)
 
-    def stream(self, path: str, params: Params | None = None, body: object = None) -> Iterator[bytes]:
+    def stream(
+        self,
+        path: str,
+        params: Params | None = None,
+        body: object = None,
+        opened: Callable[[Callable[[], None]], None] | None = None,
+    ) -> Iterator[bytes]:
         """Return the answer to a GET, or to a POST of a struct, in pieces as they come; waits for the next
-        without limit."""
+        without limit. ``opened`` is given what ends that, from any thread."""
         connection, response = self._masters.ask(
             lambda: self._open_stream(path, params, {}, body), self.close
         )
-        if connection.sock:
-            connection.sock.settimeout(None)
+        if (sock := connection.sock) is not None:
+            sock.settimeout(None)
+            if opened is not None:
+                opened(lambda: _shut_down(sock))
         return self._pieces(connection, response)
 
     def watch(self, params: Params | None = None, last_id: str = "") -> Iterator[Message]:
@@ -395,6 +408,12 @@ class Client:
             raise Unreachable(f"{self.url} cannot be trusted: {what}: {words}", _TLS_HINT) from error
         why = getattr(error, "strerror", None) or str(error) or "the connection broke"
         raise NotAnswering(f"{self.url} cannot be reached: {str(why).lower()}", self._start_hint) from error
+
+
+def _shut_down(sock: socket.socket) -> None:
+    """Wake who reads from a socket: it is as if the other end had closed it."""
+    with suppress(OSError):  # it is closed already
+        socket.socket.shutdown(sock, socket.SHUT_RDWR)  # not that of TLS, which is for the thread that reads
 
 
 def quoted(*parts: str | int) -> str:

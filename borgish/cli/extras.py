@@ -15,15 +15,24 @@ dashboard_app = single()
 def dashboard(
     context: typer.Context,
     once: Annotated[bool, typer.Option("--once", help="Print one frame and exit.")] = False,
+    read_only: Annotated[
+        bool, typer.Option("--read-only", help="Only look: offer no commands that change something.")
+    ] = False,
     _at: NowOnly = "",
 ) -> None:
-    """Show the cell, live.
+    """Show the cell, live, and walk through it.
 
-    Machines, jobs, what is pending and why, the latest events. q leaves it, p pauses it.
+    What needs somebody comes first. Enter goes into a job, a task, its log; Esc goes back; t goes back in
+    time; ? shows all keys; q quits. What is done from it are commands of borgctl, asked about before.
     """
     from borgish.dashboard.app import run
+    from borgish.dashboard.commands import Commands
 
-    raise typer.Exit(run(session_of(context).client(), once=once))
+    session = session_of(context)
+    client = session.client()
+    may_act = not (once or read_only) and session.role() != "reader"
+    commands = Commands(session.command_line if may_act else None)
+    raise typer.Exit(run(client, once=once, commands=commands))
 
 
 schema_app = single()

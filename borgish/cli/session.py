@@ -2,6 +2,7 @@
 
 import os
 import re
+import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,6 +15,8 @@ from borgish.errors import BorgishError, Unauthenticated
 from borgish.vocabulary import NAME_PATTERN
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from borgish.bands import Bands
     from borgish.client import Client
 
@@ -101,6 +104,22 @@ class Session(msgspec.Struct):
         token_file = self.token_file or self.cell_folder / "tokens" / "admin.token"
         ca = os.environ.get("BORGISH_CA", "")
         return Client(self.url, read_token(token_file), ca, timeout_seconds, str(token_file))
+
+    def command_line(self, command: "Sequence[str]") -> list[str]:
+        """Return how to run a command of borgctl with the same global options, in a process of its own."""
+        options = [] if self.folder is None else ["--dir", str(self.folder)]
+        options += ["--url", self.url] if self.url else []
+        options += [] if self.token_file is None else ["--token-file", str(self.token_file)]
+        return [sys.executable, "-m", "borgish.cli.borgctl", *options, *command]
+
+    def role(self) -> str:
+        """Return the role of the token; "" where nobody says."""
+        from borgish.wire.api import WhoamiView
+
+        try:
+            return self.client(CHECK_SECONDS_MAX).get("/v1/whoami", None, WhoamiView).role
+        except BorgishError:
+            return ""
 
     def bands(self) -> "Bands | None":
         """Return where the cell's bands begin; None when it does not say."""

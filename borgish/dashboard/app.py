@@ -1,6 +1,7 @@
-"""Runs the dashboard: four frames a second at most, and only when something to show has changed.
+"""Runs the dashboard: a frame for each key, and four a second, where what they show has changed.
 
-Reading the cell is left to ``feed``, what to show to ``frame``, and modes of the terminal to ``terminal``.
+Where a key leads is decided in ``place``, what to show there in ``screen``; reading the cell is left to
+``feed`` and ``reader``, commands to ``commands``, and modes of the terminal to ``terminal``.
 """
 
 import os
@@ -16,10 +17,17 @@ from rich.live import Live
 from rich.text import Text
 
 from borgish.clock import Clock, SystemClock
+from borgish.dashboard.asks import Answer, asks, is_fixed, log_of
+from borgish.dashboard.bodies import Known
 from borgish.dashboard.columns import Line, Role
+from borgish.dashboard.commands import Commands
 from borgish.dashboard.feed import Feed, News
 from borgish.dashboard.frame import Frame, Shown, frame
-from borgish.dashboard.terminal import Keys, ended_by_sigterm, input_descriptor, keys_of, without_wrapping
+from borgish.dashboard.keys import Decoder
+from borgish.dashboard.place import Screen, Walk, press
+from borgish.dashboard.reader import Log, Reader
+from borgish.dashboard.screen import draw
+from borgish.dashboard.terminal import Bell, Keys, ended_by_sigterm, input_descriptor, keys_of, set_up
 from borgish.errors import Unreachable
 from borgish.wire.api import SummaryView
 
@@ -28,13 +36,16 @@ if TYPE_CHECKING:
 
 
 FRAME_SECONDS = 0.25
+ESCAPE_SECONDS = 0.05
+"""What follows an escape within this time belongs to it: the codes of other keys begin with one."""
 WIDTH_OF_A_FILE = 100
 _HEIGHT_ONCE_MIN = 40
 _SIZE_UNKNOWN = (80, 24)  # what a terminal that does not say has most likely
 
 
-def run(client: "Client", *, once: bool) -> int:
+def run(client: "Client", *, once: bool, commands: Commands | None = None) -> int:
     """Show the cell until somebody quits; or one frame, with ``once`` or where there is no terminal.
+    ``commands`` runs what somebody chooses to do; without, one only looks.
 
     Returns the exit code. Raises BorgishError when the master cannot be reached to begin with.
     """
@@ -42,7 +53,7 @@ def run(client: "Client", *, once: bool) -> int:
     if once or not _is_screen():
         _print_one(view)
     else:
-        _show(client, view)
+        _show(client, view, commands or Commands(None))
     return 0
 
 
@@ -79,23 +90,27 @@ def _print_one(view: SummaryView) -> None:
     sys.stdout.flush()
 
 
-def _show(client: "Client", view: SummaryView) -> None:
-    clock = SystemClock()
-    feed = Feed(client, clock, view)
+def _show(client: "Client", view: SummaryView, commands: Commands) -> None:
+    clock, bell = SystemClock(), Bell()
+    commands.heard = bell.ring
+    feed = Feed(client, clock, view, bell.ring)
+    reader = Reader(client.beside(), bell.ring)
     console = _console(terminal=True)
     feed.start()
+    reader.start()
+    app = _App(console, clock, bell, feed, reader, commands, client)
     try:
         with (
             ended_by_sigterm(),
             keys_of(input_descriptor()) as keys,
-            without_wrapping(sys.stdout),
+            set_up(sys.stdout),
             _live(console) as live,
         ):
-            _Screen(console, live, clock).follow(feed, keys)
+            app.follow(keys, live)
     except KeyboardInterrupt:
         pass  # one way to quit
     finally:
-        feed.close()
+        app.close()
 
 
 def _live(console: Console) -> Live:
@@ -111,41 +126,95 @@ class _Held(msgspec.Struct, frozen=True):
     at_mono: float
 
 
-class _Screen:
-    """Draws frames on the terminal, and remembers the last so as not to draw it twice."""
+class _App:
+    """Draws what is known, and goes where keys lead; what that needs is read by others."""
 
-    def __init__(self, console: Console, live: Live, clock: Clock) -> None:
+    def __init__(
+        self,
+        console: Console,
+        clock: Clock,
+        bell: Bell,
+        feed: Feed,
+        reader: Reader,
+        commands: Commands,
+        client: "Client",
+    ) -> None:
         self._console = console
-        self._live = live
         self._clock = clock
+        self._bell = bell
+        self._feed = feed
+        self._reader = reader
+        self._commands = commands
+        self._client = client
+        self._walk = Walk()
+        self._log: Log | None = None
         self._held: _Held | None = None
         self._drawn: Frame | None = None
 
-    def follow(self, feed: Feed, keys: Keys) -> None:
-        """Draw what the feed has until somebody quits or the terminal is gone."""
+    def follow(self, keys: Keys, live: Live) -> None:
+        """Draw until somebody quits or the terminal is gone."""
+        decoder = Decoder()
+        screen = self._draw(live)
         while True:
-            self._draw(feed.news, keys)
-            pressed = keys.wait(FRAME_SECONDS)
-            if pressed is None or "q" in pressed.lower():
+            seconds = ESCAPE_SECONDS if decoder.is_unfinished else FRAME_SECONDS
+            pressed = keys.wait(seconds, self._bell)
+            if pressed is None:
                 return
-            if pressed.lower().count("p") % 2:
-                self._held = None if self._held else _Held(feed.news, self._clock.now().mono)
+            for key in decoder.feed(pressed):
+                self._walk = press(self._walk, key, screen)
+                screen = self._draw(live)
+                if self._walk.is_over:
+                    return
+            self._commands.run(self._walk.commands)
+            screen = self._draw(live)
 
-    def _draw(self, news: News, keys: Keys) -> None:
+    def close(self) -> None:
+        """Want nothing more of anybody."""
+        self._feed.close()
+        self._reader.close()
+        if self._log is not None:
+            self._log.close()
+
+    def _draw(self, live: Live) -> Screen:
+        place = self._walk.place
+        self._reader.want(asks(place), fixed=is_fixed(place))
+        self._read_log(log_of(place))
         columns, lines = self._size()
-        made = frame(self._shown(news, keys), columns, lines)
-        if made != self._drawn:
+        drawn = draw(self._walk, self._known(), columns, lines)
+        self._walk = drawn.walk
+        if drawn.frame != self._drawn:
             self._console.size = ConsoleDimensions(columns, lines)
-            self._live.update(picture(made, ascii_only=self._console.options.ascii_only), refresh=True)
-            self._drawn = made
+            live.update(picture(drawn.frame, ascii_only=self._console.options.ascii_only), refresh=True)
+            self._drawn = drawn.frame
+        return drawn.screen
 
-    def _shown(self, news: News, keys: Keys) -> Shown:
-        """Return what to show of the news. Time stands still while nothing is heard or wanted."""
-        now = self._clock.now().mono
+    def _read_log(self, task: str) -> None:
+        if self._log is not None and self._log.task != task:
+            self._log.close()
+            self._log = None
+        if task and self._log is None:
+            self._log = Log(self._client.beside(), task, self._bell.ring)
+            self._log.start()
+
+    def _known(self) -> Known:
+        """Return what is known. Time stands still while nothing is heard or wanted."""
+        news, now = self._feed.news, self._clock.now().mono
+        if self._walk.is_paused and self._held is None:
+            self._held = _Held(news, now)
+        if not self._walk.is_paused:
+            self._held = None
         seen, until = (self._held.news, self._held.at_mono) if self._held else (news, now)
-        elapsed = (until if seen.lost_at is None else seen.lost_at) - seen.heard_at
-        banner = banner_of(news, now, paused=self._held is not None)
-        return Shown(seen.view, elapsed, banner, keys.any)
+        asked, answer = asks(self._walk.place), self._reader.answer
+        return Known(
+            seen.view,
+            answer if [each.key for each in answer.asks] == [each.key for each in asked] else Answer(asked),
+            (until if seen.lost_at is None else seen.lost_at) - seen.heard_at,
+            banner_of(news, now, paused=self._held is not None),
+            tuple(self._log.lines) if self._log else (),  # at once: the interpreter is not given away in it
+            self._log.ended if self._log else "",
+            tuple(self._commands.outputs),
+            self._commands.may_act,
+        )
 
     def _size(self) -> tuple[int, int]:
         """Return the columns and lines of the terminal, which may have changed."""
@@ -168,10 +237,12 @@ STYLES = {
     Role.PRODUCTION: "green",
     Role.BATCH: "cyan",
     Role.FREE: "blue",
+    Role.KEY: "bold cyan",
+    Role.NEW: "bold yellow",
 }
 """Colours of the terminal's own palette, so that they fit light and dark backgrounds."""
 
-_ASCII = str.maketrans("█▓▒░━─│·…", "MPBF#=|.~")
+_ASCII = str.maketrans("█▓▒░━─│·…▁▂▃▄▅▆▇●▏←→", "MPBF#=|.~1234567o_<>")
 
 
 def picture(frame: Frame, *, ascii_only: bool = False) -> Group:
@@ -188,7 +259,9 @@ def plain(frame: Frame, *, ascii_only: bool = False) -> str:
 def _text(row: Line, *, ascii_only: bool) -> Text:
     text = Text(no_wrap=True, overflow="crop")
     for piece in row:
-        text.append(_ascii(piece.text) if ascii_only else piece.text, STYLES[piece.role])
+        style = STYLES[piece.role]
+        shown = f"{style} reverse".strip() if piece.chosen else style
+        text.append(_ascii(piece.text) if ascii_only else piece.text, shown)
     return text
 
 

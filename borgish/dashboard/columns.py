@@ -6,8 +6,9 @@ use has a mark of its own.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
+from itertools import pairwise
 
 import msgspec
 from rich.cells import cell_len, set_cell_size
@@ -38,13 +39,17 @@ class Role(StrEnum):
     PRODUCTION = "production"
     BATCH = "batch"
     FREE = "free"
+    KEY = "key"  # what to press
+    NEW = "new"  # what changed just now
 
 
 class Piece(msgspec.Struct, frozen=True):
-    """Some columns of a line: text that is safe to show and exactly as wide as it should be."""
+    """Some columns of a line: text that is safe to show and exactly as wide as it should be. ``chosen``: the
+    cursor is on its line."""
 
     text: str
     role: Role = Role.PLAIN
+    chosen: bool = False
 
 
 Line = tuple[Piece, ...]
@@ -99,6 +104,11 @@ def line(pieces: Iterable[Piece], width: int, rest: str = "", role: Role = Role.
     return (*made, Piece(fit(rest, room), role))
 
 
+def chosen(row: Line) -> Line:
+    """Return a line as it is under the cursor."""
+    return tuple(Piece(each.text, each.role, True) for each in row)
+
+
 def _visible(text: str) -> str:
     shown = safe(text)
     return shown if shown.isascii() else _UNCLEAR.sub(lambda found: escape(found[0]), shown)
@@ -148,3 +158,23 @@ def machine_bar(used: float, held: float, whole: float, width: int) -> list[Piec
         Piece(HELD_MARK * (held_end - inside if used_end < held_end else 0), Role.HELD),
         Piece(FREE_MARK * (width - max(used_end, held_end)), Role.DIM),
     ]
+
+
+_SPARKS = "▁▂▃▄▅▆▇█"
+
+
+def sparkline(amounts: Sequence[float], whole: float, width: int) -> str:
+    """Return how an amount went, the latest at the right, as bars of eighths of the whole, ``width`` columns
+    in all; columns without an amount are blank. Of more amounts than columns each has the most of its share.
+    """
+    if width <= 0:
+        return ""
+    count = min(width, len(amounts))
+    bounds = [len(amounts) * i // count for i in range(count + 1)] if count else []
+    most = [max(amounts[a:b]) for a, b in pairwise(bounds)]
+    return "".join(spark(each, whole) for each in most).rjust(width)
+
+
+def spark(part: float, whole: float) -> str:
+    """Return one bar: how full something is, in eighths; the lowest also for nothing."""
+    return _SPARKS[min(len(_SPARKS) - 1, int(share(part, whole) * len(_SPARKS)))]

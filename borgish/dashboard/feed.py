@@ -5,6 +5,7 @@ beside it. The watch needs no memory of its own: each summary replaces the one b
 """
 
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
@@ -43,7 +44,15 @@ class News(msgspec.Struct, frozen=True):
 class Feed:
     """Reads summaries until it is closed. One thread writes ``news``, replacing it as a whole."""
 
-    def __init__(self, client: WatchSource, clock: Clock, first: SummaryView) -> None:
+    def __init__(
+        self,
+        client: WatchSource,
+        clock: Clock,
+        first: SummaryView,
+        heard: Callable[[], None] = lambda: None,
+    ) -> None:
+        """``heard`` is called from the thread when there are news."""
+        self._heard = heard
         self.news = News(first, clock.now().mono)
         self._client = client
         self._clock = clock
@@ -96,8 +105,10 @@ class Feed:
         self.news = News(view, self._clock.now().mono)
         self._last_id = message.id
         self._again_seconds = AGAIN_SECONDS_MIN
+        self._heard()
 
     def _lose(self, error: BorgishError) -> None:
         news = self.news
         lost_at = self._clock.now().mono if news.lost_at is None else news.lost_at
         self.news = News(news.view, news.heard_at, lost_at, error)
+        self._heard()

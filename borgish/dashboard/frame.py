@@ -96,7 +96,7 @@ def _wide(view: SummaryView, width: int, height: int) -> list[Line]:
 
 def _stack(listings: Sequence[Listing], weights: Sequence[int], width: int, height: int) -> list[Line]:
     """Return the lists below each other, in at most ``height`` lines."""
-    rows = shares([listing.rows for listing in listings], weights, height - len(listings))
+    rows = shares([max(1, listing.rows) for listing in listings], weights, height - len(listings))
     drawn = [row for listing, count in zip(listings, rows, strict=True) for row in listing.draw(width, count)]
     return drawn[: max(0, height)]
 
@@ -147,13 +147,14 @@ def _master(status: StatusView, elapsed_seconds: float, width: int) -> Line:
 
 def _counts(status: StatusView, width: int) -> Line:
     down = status.machines - status.machines_up
-    starting = status.running - (status.up or 0)
+    up = status.running if status.up is None else status.up  # of the past it is not known
+    starting = status.running - up
     pieces = [
         words(f"machines {status.machines_up}/{status.machines} up", Role.BAD if down else Role.PLAIN),
         *([words(f"{status.machines_silent} not answering", Role.WARN)] if status.machines_silent else ()),
         words(f"jobs {status.jobs}"),
         words(f"tasks {status.tasks}:"),
-        words(f"{status.up} up", Role.GOOD if status.up else Role.PLAIN),
+        words(f"{up} {'running' if status.up is None else 'up'}", Role.GOOD if up else Role.PLAIN),
     ]
     pieces += [words(f"{starting} not up", Role.WARN)] if starting > 0 else []
     pending = status.pending - status.waiting

@@ -1,17 +1,28 @@
-"""The four lists: machines, jobs, what is pending and why, what happened. Pure.
+"""Lists of what a cell has: jobs, tasks, machines, what is pending and why, what happened, quotas. Pure.
 
 Each draws as many rows as it is asked for and no more, so a frame costs what it shows, not what is known.
 """
 
-from collections.abc import Callable, Iterator
-from itertools import islice
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 import msgspec
 
-from borgish.dashboard.columns import Line, Piece, Role, line, machine_bar, name, percent, piece
-from borgish.text import clock_time
-from borgish.vocabulary import State
-from borgish.wire.api import AppSummary, EventView, JobView, MachineView, RefusalView, SummaryView, UsageView
+from borgish.dashboard.columns import Line, Piece, Role, chosen, line, machine_bar, name, percent, piece
+from borgish.dashboard.place import Target, View
+from borgish.resources import show_bytes, show_cpu
+from borgish.text import age, clock_time
+from borgish.vocabulary import State, task_name
+from borgish.wire.api import (
+    AppSummary,
+    EventView,
+    JobView,
+    MachineView,
+    QuotaView,
+    RefusalView,
+    SummaryView,
+    TaskView,
+    UsageView,
+)
 
 _STATE_COLUMNS = 8  # cordoned, finished
 _PERCENT_COLUMNS = 4
@@ -30,50 +41,133 @@ _MACHINE_ROLES = {
 
 
 class Listing(msgspec.Struct, frozen=True):
-    """One list: ``draw(width, rows)`` gives its title and at most so many rows below it."""
+    """One list. Its rows are made when they are drawn."""
 
-    rows: int  # that it has, at least 1: an empty list says so
-    draw: Callable[[int, int], list[Line]]
+    rows: int  # that it has; an empty one says so in a row
+    title: Callable[[int, int], Line]  # of a width, and of so many rows that are shown
+    row: Callable[[int, int], Line]  # which, of a width
+    target: Callable[[int], Target | None] = lambda _row: None  # where Enter leads
+    empty: str = ""
+    from_end: bool = False  # where not all have room, the last are shown
+
+    def draw(self, width: int, height: int, top: int = 0, at: int = -1) -> list[Line]:
+        """Return the title and at most ``height`` rows below it, from ``top`` on; the cursor is on ``at``."""
+        if self.from_end:
+            top = max(0, self.rows - height)
+        shown = range(top, min(self.rows, top + max(0, height)))
+        body = [self.row(i, width) for i in shown]
+        if shown and at in shown:
+            body[at - top] = chosen(body[at - top])
+        if not body and height > 0:
+            body = [line([], width, self.empty, Role.DIM)]
+        return [self.title(width, len(shown)), *body]
+
+
+def plain_title(word: str) -> Callable[[int, int], Line]:
+    """Return the title of a list without columns."""
+    return lambda width, _shown: line([piece(word, len(word), Role.TITLE)], width)
 
 
 def machines(view: SummaryView) -> Listing:
-    """Return the machines, those with trouble first, with what is used and committed there."""
-    known, total = view.machines, view.status.machines
+    """Return the machines of a summary, those with trouble first."""
+    return machine_list(view.machines, view.status.machines)
 
-    def draw(width: int, rows: int) -> list[Line]:
-        named, bar = _name_columns(width), _bar_columns(width)
-        resource = bar + _PERCENT_COLUMNS + 1
-        title = [
-            piece(_title("MACHINES", min(rows, len(known)), total), named, Role.TITLE),
+
+def machine_list(known: Sequence[MachineView], total: int) -> Listing:
+    """Return machines, with what is used and committed there; ``total`` there are."""
+
+    def title(width: int, shown: int) -> Line:
+        resource = _bar_columns(width) + _PERCENT_COLUMNS + 1
+        pieces = [
+            piece(_title("MACHINES", shown, total), _name_columns(width), Role.TITLE),
             piece("STATE", _STATE_COLUMNS, Role.HEADING),
             piece("CPU", resource, Role.HEADING),
             piece("RAM", resource, Role.HEADING),
             piece("TASKS", _COUNT_COLUMNS, Role.HEADING),
         ]
-        body = (_machine(machine, width, named, bar) for machine in known)
-        return _table(title, "REASON", body, "None has joined yet.", width, rows)
+        return line(pieces, width, "REASON", Role.HEADING)
 
-    return Listing(max(1, len(known)), draw)
+    return Listing(
+        len(known),
+        title,
+        lambda i, width: _machine(known[i], width),
+        lambda i: Target(View.MACHINE, known[i].name),
+        "None has joined yet." if not total else "None of these.",
+    )
 
 
 def jobs(view: SummaryView) -> Listing:
-    """Return the jobs, those with trouble first. Those of an application are together, and of one that is
-    well there is one line for all of them."""
-    known, total = view.jobs, view.status.jobs
-    shown = list(_grouped(view))
+    """Return the jobs of a summary, those with trouble first. Those of an application are together, and of
+    one that is well there is one line for all of them."""
+    return _job_rows(list(_grouped(view)), len(view.jobs), view.status.jobs)
 
-    def draw(width: int, rows: int) -> list[Line]:
-        named = _name_columns(width) + 4
-        title = [
-            piece(_title("JOBS", min(rows, len(known)), total), named, Role.TITLE),
+
+def overview(view: SummaryView) -> Listing:
+    """Return what needs somebody, then what runs: machines in trouble, jobs, and one line for all that
+    ended as it should."""
+    troubled = [each for each in view.machines if _has_trouble(each)]
+    rows = list(_grouped(view))
+    going_on = [each for each in rows if not _is_over(each)]
+    over = len(rows) - len(going_on)
+    folded = [_Folded(over)] if over else []
+    return _job_rows([*troubled, *going_on, *folded], len(view.jobs), view.status.jobs)
+
+
+def job_list(known: Sequence[JobView], total: int, changed: Collection[str] = ()) -> Listing:
+    """Return jobs by themselves; ``total`` there are, and those ``changed`` stand out."""
+    return _job_rows(known, len(known), total, changed)
+
+
+class _Folded(msgspec.Struct, frozen=True):
+    """So many jobs that ended, in one line."""
+
+    jobs: int
+
+
+_Row = JobView | AppSummary | MachineView | _Folded
+
+
+def _job_rows(rows: Sequence[_Row], known: int, total: int, changed: Collection[str] = ()) -> Listing:
+    def title(width: int, shown: int) -> Line:
+        pieces = [
+            piece(_title("JOBS", min(shown, known), total), _name_columns(width) + 4, Role.TITLE),
             piece("STATE", _STATE_COLUMNS, Role.HEADING),
             piece("BAND", _BAND_COLUMNS, Role.HEADING),
             piece("UP/TASKS", _UP_COLUMNS, Role.HEADING, right=True),
         ]
-        body = (_job_or_app(each, width, named) for each in shown)
-        return _table(title, "REASON", body, "None. `borgctl job submit FILE` brings one.", width, rows)
+        return line(pieces, width, "REASON", Role.HEADING)
 
-    return Listing(max(1, len(shown)), draw)
+    def row(i: int, width: int) -> Line:
+        each, named = rows[i], _name_columns(width) + 4
+        if isinstance(each, JobView):
+            return _job(each, width, named, is_new=each.name in changed)
+        if isinstance(each, AppSummary):
+            return _app(each, width, named)
+        if isinstance(each, MachineView):
+            return _machine_in_trouble(each, width, named)
+        words = f"{each.jobs} more that ended: 1 lists all"
+        return line([], width, words, Role.DIM)
+
+    return Listing(
+        len(rows), title, row, lambda i: _target(rows[i]), _NO_JOBS if not total else "None of these."
+    )
+
+
+_NO_JOBS = "None. `borgctl job submit FILE` brings one."
+
+
+def _target(row: _Row) -> Target:
+    if isinstance(row, JobView):
+        return Target(View.JOB, row.name)
+    if isinstance(row, MachineView):
+        return Target(View.MACHINE, row.name)
+    if isinstance(row, AppSummary):
+        return Target(View.JOBS, row.name.partition("/")[0], row.name.partition("/")[2])
+    return Target(View.JOBS)
+
+
+def _is_over(row: JobView | AppSummary) -> bool:
+    return isinstance(row, JobView) and row.state is State.DEAD and not row.failed
 
 
 def _grouped(view: SummaryView) -> Iterator[JobView | AppSummary]:
@@ -89,48 +183,167 @@ def _grouped(view: SummaryView) -> Iterator[JobView | AppSummary]:
         elif job.app in members:
             yield app
             jobs = members.pop(job.app)
-            yield from (each for each in jobs if app.up < app.tasks and _job_role(each) in _TROUBLE)
+            yield from (each for each in jobs if app.up < app.tasks and job_role(each) in _TROUBLE)
     yield from (app for app in view.apps if not app.jobs)
 
 
 def pending(view: SummaryView) -> Listing:
     """Return what is not placed, why, and the way out."""
-    known, count = view.pending, view.status.pending
-    rows_known = sum(2 if refusal.hint else 1 for refusal in known)
+    lines = [(refusal, part) for refusal in view.pending for part in range(2 if refusal.hint else 1)]
+    count = view.status.pending
 
-    def draw(width: int, rows: int) -> list[Line]:
-        named = _name_columns(width)
-        title = [
-            piece(f"PENDING {count}", named, Role.TITLE),
+    def title(width: int, _shown: int) -> Line:
+        pieces = [
+            piece(f"PENDING {count}", _name_columns(width), Role.TITLE),
             piece("TASKS", _COUNT_COLUMNS, Role.HEADING, right=True),
         ]
-        body = (row for refusal in known for row in _refusal(refusal, width, named))
-        empty = "The scheduler has not evaluated them yet." if count else "Nothing: every task is placed."
-        return _table(title, "WHY, AND THE WAY OUT", body, empty, width, rows)
+        return line(pieces, width, "WHY, AND THE WAY OUT", Role.HEADING)
 
-    return Listing(max(1, rows_known), draw)
+    return Listing(
+        len(lines),
+        title,
+        lambda i, width: _refusal(*lines[i], width),
+        lambda i: Target(View.WHY, lines[i][0].job),
+        "The scheduler has not evaluated them yet." if count else "Nothing: every task is placed.",
+    )
 
 
 def events(view: SummaryView) -> Listing:
     """Return what happened last, the latest at the bottom."""
-    known = view.events
-
-    def draw(width: int, rows: int) -> list[Line]:
-        title = [piece("EVENTS", _TIME_COLUMNS + 1 + _KIND_COLUMNS, Role.TITLE)]
-        latest = known[-rows:] if rows else ()
-        return _table(title, "", (_event(event, width) for event in latest), "None yet.", width, rows)
-
-    return Listing(max(1, len(known)), draw)
+    return event_list(view.events, from_end=True)
 
 
-def _table(
-    title: list[Piece], heading: str, body: Iterator[Line], empty: str, width: int, rows: int
-) -> list[Line]:
-    """Return the title and the first ``rows`` lines of the body, or what to say when it has none."""
-    shown = list(islice(body, rows))
-    if not shown and rows:
-        shown = [line([], width, empty, Role.DIM)]
-    return [line(title, width, heading, Role.HEADING), *shown]
+def event_list(known: Sequence[EventView], *, from_end: bool = False) -> Listing:
+    """Return events in order."""
+
+    def target(i: int) -> Target | None:
+        event = known[i]
+        if event.job and len(event.indexes) == 1:
+            return Target(View.TASK, task_name(event.job, event.indexes[0]))
+        if event.job:
+            return Target(View.JOB, event.job)
+        return Target(View.MACHINE, event.machine) if event.machine else None
+
+    return Listing(
+        len(known),
+        lambda width, _shown: line([piece("EVENTS", _TIME_COLUMNS + 1 + _KIND_COLUMNS, Role.TITLE)], width),
+        lambda i, width: _event(known[i], width),
+        target,
+        "None yet.",
+        from_end,
+    )
+
+
+def task_list(known: Sequence[TaskView], now: float, *, title: str = "TASKS", usage: bool = False) -> Listing:
+    """Return tasks; ``now`` is in seconds since 1970. ``usage``: what they use counts most of all."""
+
+    def heading(width: int, _shown: int) -> Line:
+        columns = [
+            piece(title, _task_columns(width), Role.TITLE),
+            piece("STATE", _PHASE_COLUMNS, Role.HEADING),
+            piece("MACHINE", _machine_columns(width), Role.HEADING),
+        ]
+        if usage or width >= _USAGE_WIDTH_MIN:
+            columns += [piece(each, _AMOUNT_COLUMNS, Role.HEADING, right=True) for each in ("CPU", "RAM")]
+        columns.append(piece("STARTS", _STARTS_COLUMNS, Role.HEADING, right=True))
+        columns.append(piece("SINCE", _AGE_COLUMNS, Role.HEADING, right=True))
+        return line(columns, width, "REASON", Role.HEADING)
+
+    def row(i: int, width: int) -> Line:
+        task = known[i]
+        used = task.usage
+        columns = [
+            name(task.name, _task_columns(width)),
+            piece(state_of(task), _PHASE_COLUMNS, task_role(task)),
+            name(task.machine or "-", _machine_columns(width)),
+        ]
+        if usage or width >= _USAGE_WIDTH_MIN:
+            amounts = (show_cpu(used.cpu_millis), show_bytes(used.ram_bytes)) if used else ("-", "-")
+            columns += [piece(each, _AMOUNT_COLUMNS, right=True) for each in amounts]
+        columns.append(piece(str(task.restarts + 1) if task.machine else "-", _STARTS_COLUMNS, right=True))
+        columns.append(piece(age(task.since, now), _AGE_COLUMNS, right=True))
+        return line(columns, width, task.reason)
+
+    return Listing(len(known), heading, row, lambda i: Target(View.TASK, known[i].name), "None.")
+
+
+_PHASE_COLUMNS = 13  # crash-looping
+_AMOUNT_COLUMNS = 7
+_STARTS_COLUMNS = 6
+_AGE_COLUMNS = 5
+_TASK_COLUMNS_MIN = 16
+_USAGE_WIDTH_MIN = 100  # below that, why a task is as it is counts more
+
+
+def _task_columns(width: int) -> int:
+    return min(40, max(_TASK_COLUMNS_MIN, width // 4))
+
+
+def _machine_columns(width: int) -> int:
+    return min(20, max(6, width // 10))
+
+
+def state_of(task: TaskView) -> str:
+    """Return how a task is, in one word: its phase, or how it ended."""
+    return task.phase or task.outcome or task.state
+
+
+_PHASE_ROLES = {
+    **dict.fromkeys(("up", "healthy"), Role.GOOD),
+    **dict.fromkeys(("unhealthy", "crash-looping", "unkillable", "failed", "lost"), Role.BAD),
+    **dict.fromkeys(("finished", "killed"), Role.DIM),
+}
+
+
+def task_role(task: TaskView) -> Role:
+    """Return how well a task is."""
+    return _PHASE_ROLES.get(state_of(task), Role.WARN)
+
+
+def quota_list(known: Sequence[QuotaView]) -> Listing:
+    """Return who may ask for what, by band, and how much of it they do."""
+
+    def title(width: int, _shown: int) -> Line:
+        bar = _bar_columns(width)
+        pieces = [
+            piece("USERS AND QUOTAS", _name_columns(width), Role.TITLE),
+            piece("BAND", _BAND_COLUMNS, Role.HEADING),
+            piece("CPU", bar + _OF_COLUMNS, Role.HEADING),
+            piece("RAM", bar + _OF_COLUMNS, Role.HEADING),
+        ]
+        return line(pieces, width, "UNTIL", Role.HEADING)
+
+    def row(i: int, width: int) -> Line:
+        quota, bar = known[i], _bar_columns(width)
+        has = quota.limits
+        pieces = [
+            name(quota.user, _name_columns(width)),
+            piece(quota.band, _BAND_COLUMNS, Role(quota.band)),
+            *_of_quota(quota.used.cpu_millis, has.cpu_millis if has else None, show_cpu, bar),
+            *_of_quota(quota.used.ram_bytes, has.ram_bytes if has else None, show_bytes, bar),
+        ]
+        return line(pieces, width, quota.until or ("" if quota.set else "no quota"), Role.DIM)
+
+    return Listing(
+        len(known), title, row, lambda i: Target(View.JOBS, known[i].user), "Nobody asks for anything yet."
+    )
+
+
+_OF_COLUMNS = 18  # 1023.9MiB/unlimited
+
+
+def _of_quota(used: int, limit: int | None, show: Callable[[int], str], bar: int) -> list[Piece]:
+    of = "unlimited" if limit is None else show(limit)
+    full = limit is not None and used >= limit and used > 0
+    shown = machine_bar(0, used, limit or 0, bar)
+    return [*shown, piece(f" {show(used)}/{of}", _OF_COLUMNS, Role.WARN if full else Role.PLAIN)]
+
+
+def text_list(title: str, lines: Sequence[tuple[str, Role]]) -> Listing:
+    """Return lines of text, to scroll through."""
+    return Listing(
+        len(lines), plain_title(title), lambda i, width: line([], width, *lines[i]), empty="Nothing."
+    )
 
 
 def _title(word: str, shown: int, total: int) -> str:
@@ -145,7 +358,8 @@ def _bar_columns(width: int) -> int:
     return min(16, max(4, width // 10))
 
 
-def _machine(machine: MachineView, width: int, named: int, bar: int) -> Line:
+def _machine(machine: MachineView, width: int) -> Line:
+    named, bar = _name_columns(width), _bar_columns(width)
     use, held, has = machine.usage or UsageView(0, 0), machine.committed, machine.capacity
     pieces = [
         name(machine.name, named),
@@ -178,8 +392,19 @@ def _trouble(machine: MachineView) -> str:
 _TROUBLE = (Role.BAD, Role.WARN)
 
 
-def _job_or_app(each: JobView | AppSummary, width: int, named: int) -> Line:
-    return _job(each, width, named) if isinstance(each, JobView) else _app(each, width, named)
+def _has_trouble(machine: MachineView) -> bool:
+    return machine.state == "down" or not machine.answering or bool(machine.conditions or machine.orphans)
+
+
+def _machine_in_trouble(machine: MachineView, width: int, named: int) -> Line:
+    pieces = [
+        name(machine.name, named),
+        piece(machine.state, _STATE_COLUMNS, _state_role(machine)),
+        piece("machine", _BAND_COLUMNS, Role.DIM),
+        piece(f"{machine.tasks} tasks", _UP_COLUMNS, right=True),
+    ]
+    silent = "" if machine.answering else "it does not answer"
+    return line(pieces, width, "; ".join(filter(None, (_trouble(machine), silent))), Role.WARN)
 
 
 def _app(app: AppSummary, width: int, named: int) -> Line:
@@ -199,23 +424,26 @@ def _app(app: AppSummary, width: int, named: int) -> Line:
     return line(pieces, width, ", ".join(f"{count} {word}" for count, word in counts if count))
 
 
-def _job(job: JobView, width: int, named: int) -> Line:
-    role = _job_role(job)
+def _job(job: JobView, width: int, named: int, *, is_new: bool = False) -> Line:
+    role = job_role(job)
+    shown = f"  {job.name.partition('/')[2]}" if job.app else job.name
     pieces = [
-        name(f"  {job.name.partition('/')[2]}" if job.app else job.name, named),
+        name(shown, named, Role.NEW if is_new else Role.PLAIN),
         piece(job.outcome or job.state, _STATE_COLUMNS, role),
         piece(job.band, _BAND_COLUMNS, Role(job.band)),
-        piece(f"{job.up}/{job.tasks}", _UP_COLUMNS, right=True),
+        piece(f"{job.running if job.up is None else job.up}/{job.tasks}", _UP_COLUMNS, right=True),
     ]
     return line(pieces, width, _what_of_it(job), Role.DIM if role is Role.DIM else Role.PLAIN)
 
 
-def _job_role(job: JobView) -> Role:
+def job_role(job: JobView) -> Role:
+    """Return how well a job is."""
     if job.failed:
         return Role.BAD
     if job.state is State.DEAD:
         return Role.DIM
-    return Role.GOOD if (job.up or 0) + job.dead >= job.tasks else Role.WARN
+    up = job.running if job.up is None else job.up  # of the past it is not known
+    return Role.GOOD if up + job.dead >= job.tasks else Role.WARN
 
 
 def _what_of_it(job: JobView) -> str:
@@ -225,11 +453,14 @@ def _what_of_it(job: JobView) -> str:
     return "; ".join(part for part in (ended, job.reason) if part)
 
 
-def _refusal(refusal: RefusalView, width: int, named: int) -> Iterator[Line]:
-    pieces = [name(refusal.job, named), piece(str(refusal.tasks), _COUNT_COLUMNS, right=True)]
-    yield line(pieces, width, refusal.text, Role.PLAIN if refusal.in_order else Role.WARN)
-    if refusal.hint:
-        yield line([Piece("    hint: ", Role.DIM)], width, refusal.hint)
+def _refusal(refusal: RefusalView, part: int, width: int) -> Line:
+    if part:
+        return line([Piece("    hint: ", Role.DIM)], width, refusal.hint)
+    pieces = [
+        name(refusal.job, _name_columns(width)),
+        piece(str(refusal.tasks), _COUNT_COLUMNS, right=True),
+    ]
+    return line(pieces, width, refusal.text, Role.PLAIN if refusal.in_order else Role.WARN)
 
 
 def _event(event: EventView, width: int) -> Line:

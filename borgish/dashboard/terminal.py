@@ -28,19 +28,39 @@ class Keys:
         """Whether somebody can press keys."""
         return self._descriptor is not None
 
-    def wait(self, seconds: float) -> str | None:
-        """Return the keys pressed, as soon as there are some; "" after the time; None at the end of input."""
-        if self._descriptor is None:
-            select.select([], [], [], seconds)
-            return ""
-        ready, _, _ = select.select([self._descriptor], [], [], seconds)
-        if not ready:
+    def wait(self, seconds: float, bell: "Bell") -> str | None:
+        """Return the keys pressed, as soon as there are some; "" after the time, or when the bell rings; None
+        at the end of input."""
+        inputs = [bell.descriptor] if self._descriptor is None else [self._descriptor, bell.descriptor]
+        ready, _, _ = select.select(inputs, [], [], seconds)
+        if bell.descriptor in ready:
+            bell.answer()
+        if self._descriptor is None or self._descriptor not in ready:
             return ""
         try:
             pressed = os.read(self._descriptor, _KEY_BYTES_MAX)
         except OSError:  # the terminal was closed
             return None
         return pressed.decode("ascii", "replace") if pressed else None
+
+
+class Bell:
+    """Wakes who waits for keys, from any thread."""
+
+    def __init__(self) -> None:
+        self.descriptor, self._button = os.pipe()
+        self._is_rung = threading.Event()  # so that the pipe never has more than a byte
+
+    def ring(self) -> None:
+        """Wake who waits now, or next."""
+        if not self._is_rung.is_set():
+            self._is_rung.set()
+            os.write(self._button, b"!")
+
+    def answer(self) -> None:
+        """Be silent until it is rung again."""
+        os.read(self.descriptor, _KEY_BYTES_MAX)
+        self._is_rung.clear()
 
 
 @contextmanager
@@ -73,14 +93,14 @@ def ended_by_sigterm() -> Iterator[None]:
 
 
 @contextmanager
-def without_wrapping(file: TextIO) -> Iterator[None]:
+def set_up(file: TextIO) -> Iterator[None]:
     """Make a terminal drop what does not fit a line: where it measures a character in another way than we
-    do, that line looks odd and no other."""
-    file.write("\x1b[?7l")
+    do, that line looks odd and no other. And have it tell of clicks and the wheel (modes 1000, 1006)."""
+    file.write("\x1b[?7l\x1b[?1000h\x1b[?1006h")
     try:
         yield
     finally:
-        file.write("\x1b[?7h")
+        file.write("\x1b[?1006l\x1b[?1000l\x1b[?7h")
         file.flush()
 
 

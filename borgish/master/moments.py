@@ -111,7 +111,7 @@ class Moments:
             after = max(earliest, last - WINDOW_ENTRIES)
             past = await asyncio.to_thread(self._restored, after)  # not kept: it goes on to the window's end
             first, steps = await asyncio.to_thread(self._steps, past, self._reading(past), head)
-        return PastWindow(first, steps, earliest, head, past.as_of)
+        return PastWindow(first, steps, position, earliest, head, past.as_of)
 
     def _steps(self, past: PastCell, reading: Reading, head: int) -> tuple[SummaryView, tuple[PastStep, ...]]:
         after, first = past.as_of.position, reading.summary(())

@@ -52,6 +52,7 @@ class PastWindow(msgspec.Struct, frozen=True, omit_defaults=True):
 
     first: SummaryView
     steps: tuple[PastStep, ...]
+    position: int  # of the moment that was asked for
     earliest: int
     head: int
     as_of: AsOf | None = None

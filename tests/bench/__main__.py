@@ -22,6 +22,7 @@ GROUPS = {
     "simulator": "virtual seconds a cpu second",
     "control": "submit to running, durable, on simulated machines",
     "cli": "borgctl's wall time and borgmaster's memory",
+    "dashboard": "first frame, keys, cpu and memory on the largest summary of a cell",
     "schedule": "passes of the scheduler over large cells",
     "pack": "how full cells get on public traces, by policy",
     "store": "appends, checkpoints and loads",

@@ -323,7 +323,7 @@ class FakeMoments:
     async def window(self, moment: Moment) -> PastWindow:
         self._master.sought.append(moment)
         first = self._master.reading(Observed(known=False), {}).summary(())
-        return PastWindow(first, (), 0, PAST.position, PAST)
+        return PastWindow(first, (), PAST.position, 0, PAST.position, PAST)
 
     async def read_both(self, old: AsOf, new: AsOf, view: Callable[[Cell, Cell], T]) -> T:
         return await asyncio.to_thread(view, self._master.before or self._master.cell, self._master.cell)

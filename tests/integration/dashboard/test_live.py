@@ -14,7 +14,8 @@ from borgish.client import Client
 from borgish.dashboard.app import run
 from borgish.errors import Unauthenticated, Unreachable
 from borgish.wire.api import SummaryView
-from tests.integration.dashboard.streaming import StreamingMaster, Terminal, serving, terminal
+from tests.integration.dashboard.streaming import StreamingMaster, serving, terminal
+from tests.terminal import Terminal
 from tests.unit.dashboard import summaries
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*3[0-7][0-9;]*m")
@@ -40,7 +41,7 @@ def is_restored(seen: Terminal) -> bool:
 
 def test_it_shows_frames_survives_a_broken_stream_and_quits_on_q(master: StreamingMaster) -> None:
     with terminal(master.url) as seen:
-        seen.until(lambda: seen.shows("position 4217") and seen.shows("q quits"))
+        seen.until(lambda: seen.shows("position 4217") and seen.shows("q quit"))
         seen.until(lambda: seen.is_full(80, 24))
         assert seen.modes != seen.modes_before
         master.tell(at(5000))
@@ -49,7 +50,7 @@ def test_it_shows_frames_survives_a_broken_stream_and_quits_on_q(master: Streami
         seen.until(lambda: seen.shows("not reachable since") and seen.shows("position 5000"))
         master.away = False
         master.tell(at(6000))
-        seen.until(lambda: seen.shows("position 6000") and seen.shows("q quits"))
+        seen.until(lambda: seen.shows("position 6000") and seen.shows("q quit"))
         assert not seen.shows("not reachable")
         assert master.last_ids[0] == ""
         assert master.last_ids[-1] == "3.1"
@@ -60,7 +61,7 @@ def test_it_shows_frames_survives_a_broken_stream_and_quits_on_q(master: Streami
 
 def test_ctrl_c_quits(master: StreamingMaster) -> None:
     with terminal(master.url) as seen:
-        seen.until(lambda: seen.shows("q quits"))
+        seen.until(lambda: seen.shows("q quit"))
         seen.press("\x03")
         assert seen.ended() == 0
         assert is_restored(seen)
@@ -68,16 +69,18 @@ def test_ctrl_c_quits(master: StreamingMaster) -> None:
 
 def test_sigterm_restores_the_terminal(master: StreamingMaster) -> None:
     with terminal(master.url) as seen:
-        seen.until(lambda: seen.shows("q quits"))
+        seen.until(lambda: seen.shows("q quit"))
         seen.process.send_signal(signal.SIGTERM)
         assert seen.ended() == 128 + signal.SIGTERM
         assert is_restored(seen)
 
 
 def test_an_unexpected_error_restores_the_terminal_and_is_shown(master: StreamingMaster) -> None:
-    broken = "real = app.frame\ndef broken(shown, *size):\n  assert shown.view.status.position < 9999\n"
-    with terminal(master.url, before=f"{broken}  return real(shown, *size)\napp.frame = broken") as seen:
-        seen.until(lambda: seen.shows("q quits"))
+    broken = (
+        "real = app.draw\ndef broken(walk, known, *size):\n  assert known.summary.status.position < 9999\n"
+    )
+    with terminal(master.url, before=f"{broken}  return real(walk, known, *size)\napp.draw = broken") as seen:
+        seen.until(lambda: seen.shows("q quit"))
         master.tell(at(9999))
         assert seen.ended() == 1
         assert is_restored(seen)
@@ -89,14 +92,14 @@ def test_the_frame_follows_the_size_of_the_terminal(master: StreamingMaster) -> 
         seen.until(lambda: seen.is_full(80, 24))
         seen.resize(200, 60)
         seen.until(lambda: seen.is_full(200, 60))
-        assert seen.shows("│ JOBS")
+        assert seen.shows("│ PENDING")
         seen.resize(60, 12)
         seen.until(lambda: seen.is_full(60, 12))
 
 
 def test_p_pauses_and_goes_on(master: StreamingMaster) -> None:
     with terminal(master.url) as seen:
-        seen.until(lambda: seen.shows("q quits"))
+        seen.until(lambda: seen.shows("q quit"))
         seen.press("p")
         seen.until(lambda: seen.shows("paused: p goes on"))
         seen.until(lambda: bool(master.last_ids))  # the stream is open: it will have what is told
@@ -110,7 +113,7 @@ def test_p_pauses_and_goes_on(master: StreamingMaster) -> None:
 
 def test_stop_keys_do_not_leave_the_screen_half_way(master: StreamingMaster) -> None:
     with terminal(master.url) as seen:
-        seen.until(lambda: seen.shows("q quits"))
+        seen.until(lambda: seen.shows("q quit"))
         seen.press("\x1a\x1c")
         master.tell(at(5000))
         seen.until(lambda: seen.shows("position 5000"))

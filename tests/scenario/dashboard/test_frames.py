@@ -9,7 +9,9 @@ import pytest
 
 from borgish.dashboard.app import plain
 from borgish.dashboard.frame import Shown, frame
-from tests.unit.dashboard import summaries
+from borgish.dashboard.place import View
+from borgish.dashboard.screen import draw
+from tests.unit.dashboard import answers, summaries
 
 FRAMES = Path(__file__).parent / "frames"
 LOST = "not reachable since 12 s: http://127.0.0.1:7400 cannot be reached: connection refused"
@@ -43,6 +45,13 @@ def check(name: str, shown: str) -> None:
 @pytest.mark.parametrize("kind", SHOWN)
 def test_a_frame_is_as_recorded(kind: str, size: tuple[int, int]) -> None:
     check(f"{kind}-{size[0]}x{size[1]}", plain(frame(SHOWN[kind], *size)))
+
+
+@pytest.mark.parametrize("size", [(80, 24), (200, 60)], ids=lambda size: "x".join(map(str, size)))
+@pytest.mark.parametrize("view", View)
+def test_a_place_is_as_recorded(view: View, size: tuple[int, int]) -> None:
+    at = answers.place(view, at=2)
+    check(f"place-{view}-{size[0]}x{size[1]}", plain(draw(answers.walk(at), answers.known(at), *size).frame))
 
 
 def test_one_frame_for_a_file_is_as_recorded() -> None:

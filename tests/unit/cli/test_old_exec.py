@@ -29,7 +29,9 @@ class OldClient(Client):
         self.said = said
         self.asked: list[tuple[str, float]] = []
 
-    def stream(self, path: str, params: Params | None = None, body: object = None) -> Iterator[bytes]:
+    def stream(
+        self, path: str, params: Params | None = None, body: object = None, opened: object = None
+    ) -> Iterator[bytes]:
         raise NotFound(self.said)
 
     def post(self, path: str, body: object, answer: type[Any], *_: object, **__: object) -> Any:

@@ -305,3 +305,8 @@ async def test_a_window_lies_around_its_moment(bench: Bench, monkeypatch: pytest
         await window(bench, str(head + 1))
     with pytest.raises(Invalid, match="is in the future"):
         await window(bench, "2999-01-01")
+
+
+async def test_a_window_says_which_entry_was_asked_for(bench: Bench) -> None:
+    assert (await window(bench, "3")).position == 3
+    assert (await window(bench, "now")).position == bench.life.cell.position

@@ -1,0 +1,161 @@
+"""What a place of the dashboard asks the master for: what it shows, filtered, sorted and cut there. Pure."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from borgish.client import quoted
+from borgish.dashboard.place import Place, View
+from borgish.errors import BorgishError
+from borgish.wire.api import (
+    EventList,
+    JobDetail,
+    JobList,
+    MachineList,
+    MachineView,
+    QuotaList,
+    SummaryView,
+    TaskList,
+    TaskView,
+    WhyView,
+)
+from borgish.wire.api_figures import RackList, UsageSeries
+from borgish.wire.api_past import DiffView, PastWindow
+
+ROWS_MAX = 200
+"""Rows that are fetched of a list; the rest is further pages."""
+EVENTS_MAX = 500
+BUSIEST_MAX = 50
+
+
+Params = Mapping[str, str | int]
+
+
+class Ask(msgspec.Struct, frozen=True):
+    """One request: a path, its parameters, and how the answer is read."""
+
+    path: str
+    params: tuple[tuple[str, str | int], ...]
+    answer: Any
+
+    @property
+    def key(self) -> tuple[str, tuple[tuple[str, str | int], ...]]:
+        """What makes it the same request as another."""
+        return self.path, self.params
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What was answered to what is asked, in the same order; or why it was not."""
+
+    asks: tuple[Ask, ...]
+    views: tuple[object, ...] = ()
+    error: BorgishError | None = None
+
+
+def asks(place: Place) -> tuple[Ask, ...]:
+    """Return what a place asks for; nothing where the live summary has it all."""
+    return _ASKS[place.view](place) if place.view in _ASKS else ()
+
+
+def _summary(place: Place) -> tuple[Ask, ...]:
+    return () if place.moment is None else (_ask("/v1/summary", SummaryView, _at(place)),)
+
+
+def _jobs(place: Place) -> tuple[Ask, ...]:
+    return (_ask("/v1/jobs", JobList, {**_rows(place), "user": place.subject}),)
+
+
+def _tasks(place: Place) -> tuple[Ask, ...]:
+    return (_ask("/v1/tasks", TaskList, _rows(place)),)
+
+
+def _machines(place: Place) -> tuple[Ask, ...]:
+    found = _ask("/v1/machines", MachineList, _rows(place))
+    return (found, _ask("/v1/racks", RackList, _at(place)))
+
+
+def _events(place: Place) -> tuple[Ask, ...]:
+    params: Params = {"limit": EVENTS_MAX, "job": place.subject, **_at(place)}
+    return (_ask("/v1/events", EventList, params),)
+
+
+def _users(place: Place) -> tuple[Ask, ...]:
+    return (_ask("/v1/quotas", QuotaList, _at(place)),)
+
+
+def _usage(place: Place) -> tuple[Ask, ...]:
+    busiest: Params = {**_rows(place), "limit": BUSIEST_MAX, "state": "running"}
+    return (_ask("/v1/usage", UsageSeries, {}), _ask("/v1/tasks", TaskList, busiest))
+
+
+def _job(place: Place) -> tuple[Ask, ...]:
+    job = _ask(quoted("jobs", *place.subject.split("/")), JobDetail, _at(place))
+    tasks = _ask("/v1/tasks", TaskList, {**_rows(place), "job": place.subject})
+    return (job, tasks, *_events(place))
+
+
+def _task(place: Place) -> tuple[Ask, ...]:
+    task = _ask(quoted("tasks", *place.subject.split("/")), TaskView, _at(place))
+    usage = _ask("/v1/usage", UsageSeries, {"task": place.subject})
+    return (task, usage) if place.moment is None else (task,)
+
+
+def _machine(place: Place) -> tuple[Ask, ...]:
+    machine = _ask(quoted("machines", place.subject), MachineView, _at(place))
+    return (machine, _ask("/v1/tasks", TaskList, {**_rows(place), "machine": place.subject}))
+
+
+def _why(place: Place) -> tuple[Ask, ...]:
+    return (_ask(quoted("why", *place.subject.split("/")), WhyView, _at(place)),)
+
+
+def _diff(place: Place) -> tuple[Ask, ...]:
+    first, _, last = place.subject.partition("..")
+    return (_ask("/v1/diff", DiffView, {"from": first, "to": last}),)
+
+
+def _window(place: Place) -> tuple[Ask, ...]:
+    return (_ask("/v1/window", PastWindow, {"around": place.page}),)
+
+
+_ASKS: dict[View, Callable[[Place], tuple[Ask, ...]]] = {
+    View.OVERVIEW: _summary,
+    View.PENDING: _summary,
+    View.JOBS: _jobs,
+    View.TASKS: _tasks,
+    View.MACHINES: _machines,
+    View.EVENTS: _events,
+    View.USERS: _users,
+    View.USAGE: _usage,
+    View.JOB: _job,
+    View.TASK: _task,
+    View.MACHINE: _machine,
+    View.WHY: _why,
+    View.DIFF: _diff,
+    View.TIME: _window,
+}
+
+
+def is_fixed(place: Place) -> bool:
+    """Whether what a place asks for is always answered alike: it is of the past."""
+    return place.moment is not None or place.view in (View.DIFF, View.TIME)
+
+
+def log_of(place: Place) -> str:
+    """Return the task whose output a place shows as it comes; "" for none."""
+    return place.subject if place.view in (View.LOG, View.TASK) and place.moment is None else ""
+
+
+def _at(place: Place) -> Params:
+    return {} if place.moment is None else {"at": place.moment}
+
+
+def _rows(place: Place) -> Params:
+    """Return the parameters of a list: which rows, in which order."""
+    which: Params = {"limit": ROWS_MAX, "after": place.page, "sort": place.sort_key, "text": place.filter}
+    return {**which, **_at(place)}
+
+
+def _ask(path: str, answer: Any, params: Params) -> Ask:
+    return Ask(path, tuple((name, value) for name, value in params.items() if value != ""), answer)

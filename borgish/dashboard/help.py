@@ -1,0 +1,36 @@
+"""The keys of the dashboard, in words. Pure."""
+
+from borgish.dashboard.columns import Role
+
+_KEYS = (
+    ("GOING ABOUT", ()),
+    ("arrows, j k", "move; PgUp PgDn, Home End, g G, the wheel: further"),
+    ("Enter, right", "go into what the cursor is on: cell, job, task, its log"),
+    ("Esc, left", "go back; first take the filter away"),
+    ("0", "the cell at one glance"),
+    ("1 to 7", "jobs, tasks, machines, pending, events, users and quotas, usage"),
+    ("/", "only what has a text in it; Enter applies it, an empty one takes it away"),
+    ("s", "sort by the next of what there is; the master sorts"),
+    ("p", "pause, so that what is shown stays"),
+    ("q", "quit"),
+    ("", ""),
+    ("ABOUT WHAT THE CURSOR IS ON", ()),
+    ("l", "the log of a task, live"),
+    ("w", "why a job or a task is as it is, and the way out"),
+    ("e", "what happened to it"),
+    ("a", "what can be done: commands of borgctl, each asked about before it is run"),
+    ("d", "what differs between a moment and now"),
+    ("", ""),
+    ("t, BACK IN TIME", ()),
+    ("left, right", "one entry of the journal back or on; PgUp PgDn: a page"),
+    ("[ ]", "a twentieth of the whole journal back or on; a click on the line above: there"),
+    (":", "type a moment: 12:00, 5m ago, a position, a checkpoint's name"),
+    ("Enter", "walk through the cell as it was then; Esc leads back"),
+    ("m, then d", "mark an entry, and see what differs between it and another"),
+    ("a", "what a rollback to that moment would change, and the rollback"),
+)
+
+
+def help_lines() -> list[tuple[str, Role]]:
+    """Return the keys, a line each."""
+    return [(key, Role.TITLE) if does == () else (f"  {key:14} {does}", Role.PLAIN) for key, does in _KEYS]

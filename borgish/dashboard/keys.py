@@ -1,0 +1,121 @@
+"""What is pressed, as names: bytes of a terminal in, keys out. Pure.
+
+The codes are those of xterm (ECMA-48 and "XTerm Control Sequences"), which terminals of today and tmux send;
+the mouse reports in SGR's form (mode 1006), whose numbers have no bound.
+"""
+
+import re
+from collections.abc import Iterator
+from enum import StrEnum
+
+import msgspec
+
+
+class Key(StrEnum):
+    """Keys that are no character."""
+
+    UP = "up"
+    DOWN = "down"
+    LEFT = "left"
+    RIGHT = "right"
+    PAGE_UP = "page up"
+    PAGE_DOWN = "page down"
+    HOME = "home"
+    END = "end"
+    ENTER = "enter"
+    ESCAPE = "escape"
+    BACKSPACE = "backspace"
+    WHEEL_UP = "wheel up"
+    WHEEL_DOWN = "wheel down"
+
+
+class Click(msgspec.Struct, frozen=True):
+    """The left button of the mouse at a cell of the terminal, both from 0."""
+
+    column: int
+    row: int
+
+
+Pressed = Key | Click | str
+"""A key, a click, or one printable character."""
+
+_CODES = {
+    "A": Key.UP,
+    "B": Key.DOWN,
+    "C": Key.RIGHT,
+    "D": Key.LEFT,
+    "H": Key.HOME,
+    "F": Key.END,
+    "1~": Key.HOME,
+    "4~": Key.END,
+    "5~": Key.PAGE_UP,
+    "6~": Key.PAGE_DOWN,
+    "7~": Key.HOME,
+    "8~": Key.END,
+}
+_CONTROLS = {
+    "\r": Key.ENTER,
+    "\n": Key.ENTER,
+    "\x08": Key.BACKSPACE,
+    "\x7f": Key.BACKSPACE,
+    "\x04": Key.PAGE_DOWN,  # Ctrl-D, -U, -F and -B, as in vi and less
+    "\x15": Key.PAGE_UP,
+    "\x06": Key.PAGE_DOWN,
+    "\x02": Key.PAGE_UP,
+}
+_SEQUENCE = re.compile(r"\x1b(?:\[(?:<(\d+);(\d+);(\d+)([Mm])|([0-9;]*[A-Za-z~]))|O([A-Z]))")
+_UNFINISHED = re.compile(r"\x1b(?:\[<?[0-9;]*|O)?\Z")
+_LEFT, _WHEEL_UP, _WHEEL_DOWN = 0, 64, 65
+_PENDING_CHARACTERS_MAX = 32  # of a sequence that does not end
+
+
+class Decoder:
+    """Reads keys from what a terminal sends, piece by piece: a sequence may come in two."""
+
+    def __init__(self) -> None:
+        self._rest = ""
+
+    def feed(self, text: str) -> list[Pressed]:
+        """Return the keys in what came. "", after some time without more, ends what is unfinished: a lone
+        escape is the key of that name."""
+        text = self._rest + text if text else self._rest.replace("\x1b", "\x1b\0", 1)
+        self._rest = ""
+        return list(self._keys(text))
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether more of a sequence is expected, which follows at once or never."""
+        return bool(self._rest)
+
+    def _keys(self, text: str) -> Iterator[Pressed]:
+        at = 0
+        while at < len(text):
+            if text[at] != "\x1b":
+                if found := _CONTROLS.get(text[at]):
+                    yield found
+                elif text[at].isprintable():
+                    yield text[at]
+                at += 1
+            elif known := _SEQUENCE.match(text, at):
+                yield from _meant(known)
+                at = known.end()
+            elif _UNFINISHED.match(text, at) and len(text) - at <= _PENDING_CHARACTERS_MAX:
+                self._rest = text[at:]
+                return
+            else:
+                yield Key.ESCAPE
+                at += 1
+
+
+def _meant(sequence: re.Match[str]) -> Iterator[Pressed]:
+    """Yield the key that a sequence stands for; none for those that say nothing to us."""
+    button, column, row, way, code, short = sequence.groups()
+    if button is None:
+        if key := _CODES.get(code or short):
+            yield key
+    elif int(button) == _WHEEL_UP:
+        yield Key.WHEEL_UP
+    elif int(button) == _WHEEL_DOWN:
+        yield Key.WHEEL_DOWN
+    elif int(button) == _LEFT and way == "M":
+        yield Click(int(column) - 1, int(row) - 1)

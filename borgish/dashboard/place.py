@@ -1,0 +1,515 @@
+"""Where somebody is in the dashboard, and where each key leads: a state machine, pure.
+
+A place is one view of one thing; places lie on each other, and Escape takes the uppermost off. A cursor keeps
+to what it is on while rows move. What is asked for and shown there is in ``asks`` and ``screen``.
+"""
+
+from collections.abc import Callable
+from enum import StrEnum
+
+import msgspec
+
+from borgish.dashboard.keys import Click, Key, Pressed
+from borgish.vocabulary import split_task_name
+
+
+class View(StrEnum):
+    """What a place shows."""
+
+    OVERVIEW = "overview"
+    JOBS = "jobs"
+    TASKS = "tasks"
+    MACHINES = "machines"
+    PENDING = "pending"
+    EVENTS = "events"
+    USERS = "users"
+    USAGE = "usage"
+    JOB = "job"
+    TASK = "task"
+    MACHINE = "machine"
+    LOG = "log"
+    WHY = "why"
+    DIFF = "diff"
+    TIME = "time"
+    HELP = "help"
+    ACTIONS = "actions"
+    OUTPUT = "output"
+
+
+TABS = (View.JOBS, View.TASKS, View.MACHINES, View.PENDING, View.EVENTS, View.USERS, View.USAGE)
+"""The views that keys 1 to 7 lead to."""
+
+TEXTS = frozenset({View.TASK, View.LOG, View.WHY, View.DIFF, View.HELP, View.OUTPUT})
+"""Views that are scrolled, and have no cursor."""
+
+GROWING = frozenset({View.TASK, View.LOG, View.OUTPUT})
+"""Texts to which more comes: their end is shown until somebody scrolls back."""
+
+SORTS = {
+    View.JOBS: ("trouble", "name", "since", "tasks"),
+    View.TASKS: ("trouble", "name", "since", "cpu", "ram", "restarts"),
+    View.MACHINES: ("trouble", "name", "cpu", "ram", "tasks"),
+    View.JOB: ("trouble", "name", "since", "cpu", "ram", "restarts"),
+    View.MACHINE: ("trouble", "name", "since", "cpu", "ram", "restarts"),
+    View.USAGE: ("cpu", "ram"),
+}
+"""By what their rows can be sorted; the master does it."""
+
+FILTERED = frozenset({*TABS, View.JOB, View.MACHINE, View.TASK, View.LOG, View.WHY, View.DIFF})
+
+
+class Target(msgspec.Struct, frozen=True):
+    """A place to go to: of a job, a task, a machine or a user, rows that have a text."""
+
+    view: View
+    subject: str = ""
+    filter: str = ""
+
+
+class Place(msgspec.Struct, frozen=True):
+    """One view of one thing, and where in it somebody looks."""
+
+    view: View
+    subject: str = ""
+    filter: str = ""  # only rows that have this in them
+    sort: int = 0  # which of the view's
+    at: int = 0  # the row under the cursor; of a text the first that is shown
+    chosen: Target | None = None  # what that row is about
+    top: int = 0  # the first row that is shown
+    follows: bool = False  # of a text: its end is shown, also when more comes
+    page: str = ""  # where in the whole list the rows begin
+    pages: tuple[str, ...] = ()  # and those before it
+    moment: int | None = None  # the position of the journal of which the cell is shown; None: the present
+
+    @property
+    def sort_key(self) -> str:
+        """By what rows are sorted; "" where there is no choice."""
+        keys = SORTS.get(self.view, ("",))
+        return keys[self.sort % len(keys)]
+
+
+class Action(msgspec.Struct, frozen=True):
+    """Something to do: a command of borgctl. ``asks`` is what of it somebody has to type, its last word."""
+
+    command: tuple[str, ...]
+    words: str
+    asks: str = ""
+
+
+class Prompt(msgspec.Struct, frozen=True):
+    """What somebody is typing, and what for."""
+
+    what: str  # filter, moment, diff, or what an action asks for
+    typed: str = ""
+    action: Action | None = None
+
+
+class Screen(msgspec.Struct, frozen=True):
+    """What of the last frame decides what a key means."""
+
+    rows: int = 0
+    is_whole: bool = True  # the rows are those of the place, and not what stands there until it is answered
+    target: Callable[[int], Target | None] = lambda _row: None
+    page_rows: int = 1
+    first_row_line: int = 0  # the line of the terminal with the first row that is shown
+    tabs: tuple[tuple[int, int, View], ...] = ()  # columns from and to, on ``tabs_line``
+    tabs_line: int = -1
+    next_page: str = ""
+    actions: tuple[Action, ...] = ()
+    positions: tuple[int, ...] = ()  # of the rows, where they are entries of the journal
+    begins_at: int | None = None  # the row that the cursor is on to begin with
+    earliest: int = 0  # positions of the journal that can be shown
+    head: int = 0
+    slider: tuple[int, int, int] = (-1, 0, 0)  # its line, its first column and how many
+
+
+class Walk(msgspec.Struct, frozen=True):
+    """All that keys have led to."""
+
+    places: tuple[Place, ...] = (Place(View.OVERVIEW),)
+    prompt: Prompt | None = None
+    asked: Action | None = None  # which is to be confirmed
+    commands: tuple[tuple[str, ...], ...] = ()  # that were confirmed, to be run in order
+    is_paused: bool = False
+    is_over: bool = False
+    mark: int | None = None  # the position that differences are against
+
+    @property
+    def place(self) -> Place:
+        """Where somebody is."""
+        return self.places[-1]
+
+
+MOMENT_DEFAULT = "1h ago"
+_TYPED_MAX = 100
+
+
+def press(walk: Walk, key: Pressed, screen: Screen) -> Walk:
+    """Return where a key leads, from what is on the screen."""
+    if walk.asked is not None:
+        return _answer(walk, walk.asked, key)
+    if walk.prompt is not None:
+        return _type(walk, walk.prompt, key)
+    if isinstance(key, Click):
+        return _click(walk, key, screen)
+    if (step := _step(key, walk.place, screen)) is not None:
+        return with_place(walk, _moved(walk.place, step, screen))
+    if walk.place.view is View.TIME and (led := _in_time(walk, key, screen)) is not None:
+        return led
+    return _lead(walk, key, screen)
+
+
+def with_place(walk: Walk, place: Place) -> Walk:
+    """Return the walk with another uppermost place."""
+    return msgspec.structs.replace(walk, places=(*walk.places[:-1], place))
+
+
+def settled(place: Place, screen: Screen) -> Place:
+    """Return the place with its cursor on what it was on, and in sight, among rows that may be others now."""
+    rows, page = screen.rows, max(1, screen.page_rows)
+    if not screen.is_whole:
+        return place
+    if place.view in TEXTS:
+        last = max(0, rows - page)
+        top = last if place.follows else min(place.top, last)
+        return msgspec.structs.replace(place, at=top, top=top)
+    at = min(place.at, max(0, rows - 1))
+    if place.chosen is None and screen.begins_at is not None:
+        at = screen.begins_at
+    # Rows are many and a change moves most of them little: the row itself, then its neighbours, outwards.
+    if place.chosen is not None and rows:
+        near = sorted(range(rows), key=lambda i: abs(i - at)) if screen.target(at) != place.chosen else [at]
+        at = next((i for i in near if screen.target(i) == place.chosen), at)
+    top = min(max(place.top, at - page + 1), at, max(0, rows - page))
+    chosen = screen.target(at) if rows else place.chosen
+    return msgspec.structs.replace(place, at=at, top=top, chosen=chosen)
+
+
+# Moving
+
+
+_ALL = 10**9
+_STEPS: dict[Pressed, int] = {
+    Key.UP: -1,
+    "k": -1,
+    Key.DOWN: 1,
+    "j": 1,
+    Key.WHEEL_UP: -3,
+    Key.WHEEL_DOWN: 3,
+    Key.HOME: -_ALL,
+    "g": -_ALL,
+    Key.END: _ALL,
+    "G": _ALL,
+}
+
+
+def _step(key: Pressed, place: Place, screen: Screen) -> int | None:
+    """Return how many rows a key moves by; None for one that does not."""
+    if key in (Key.PAGE_UP, Key.PAGE_DOWN, " "):
+        return -screen.page_rows if key is Key.PAGE_UP else screen.page_rows
+    if place.view is View.TIME and key in (Key.LEFT, Key.RIGHT):
+        return -1 if key is Key.LEFT else 1
+    return _STEPS.get(key)
+
+
+def _moved(place: Place, step: int, screen: Screen) -> Place:
+    if place.view in TEXTS:
+        last = max(0, screen.rows - screen.page_rows)
+        top = min(max(0, place.top + step), last)
+        follows = place.view in GROWING and step > 0 and top == last
+        return msgspec.structs.replace(place, top=top, at=top, follows=follows)
+    last = max(0, screen.rows - 1)
+    if step > 0 and place.at == last and screen.next_page:
+        return _on_page(place, screen.next_page, (*place.pages, place.page))
+    if step < 0 and place.at == 0 and place.pages:
+        return _on_page(place, place.pages[-1], place.pages[:-1], at=_ALL)
+    if place.view is View.TIME and step in (-1, 1) and place.at == (last if step > 0 else 0):
+        return _beyond(place, step, screen)
+    if not screen.rows:
+        return place
+    at = min(max(0, place.at + step), last)
+    return msgspec.structs.replace(place, at=at, chosen=screen.target(at))
+
+
+def _on_page(place: Place, page: str, pages: tuple[str, ...], at: int = 0) -> Place:
+    return msgspec.structs.replace(place, page=page, pages=pages, at=at, top=0, chosen=None)
+
+
+def _beyond(place: Place, step: int, screen: Screen) -> Place:
+    """Return the place in the window of the journal that lies next."""
+    if not screen.positions:
+        return place
+    position = screen.positions[-1 if step > 0 else 0] + step
+    if not screen.earliest <= position <= screen.head:
+        return place
+    return msgspec.structs.replace(place, page=str(position), chosen=Target(View.OVERVIEW, str(position)))
+
+
+def _click(walk: Walk, click: Click, screen: Screen) -> Walk:
+    """A click on a view's name leads there; on a row, the cursor, and once more, into it."""
+    if click.row == screen.tabs_line:
+        for first, last, view in screen.tabs:
+            if first <= click.column < last:
+                return _view(walk, view)
+        return walk
+    line, column, columns = screen.slider
+    if click.row == line and 0 <= click.column - column < columns:
+        return _at_moment(walk, _slid(click.column - column, columns, screen), screen)
+    place = walk.place
+    row = place.top + click.row - screen.first_row_line
+    if (
+        place.view in TEXTS
+        or not 0 <= click.row - screen.first_row_line < screen.page_rows
+        or row >= screen.rows
+    ):
+        return walk
+    if row == place.at:
+        return _enter(walk, screen)
+    return with_place(walk, msgspec.structs.replace(place, at=row, chosen=screen.target(row)))
+
+
+def _slid(column: int, columns: int, screen: Screen) -> int:
+    share = column / max(1, columns - 1)
+    return round(screen.earliest + share * (screen.head - screen.earliest))
+
+
+# Going somewhere
+
+
+def go(walk: Walk, target: Target) -> Walk:
+    """Return the walk at another place, on top of where it was."""
+    old = walk.place
+    place = Place(
+        target.view, target.subject, target.filter, follows=target.view in GROWING, moment=old.moment
+    )
+    if (place.view, place.subject) == (old.view, old.subject):
+        return walk
+    return msgspec.structs.replace(walk, places=(*walk.places, place))
+
+
+def _view(walk: Walk, view: View) -> Walk:
+    """Go to a view of the cell that one is in, which may be that of a moment: Escape leads out of it still."""
+    cell = max(i for i, place in enumerate(walk.places) if place.view is View.OVERVIEW)
+    base = msgspec.structs.replace(walk, places=walk.places[: cell + 1])
+    return base if view is View.OVERVIEW else go(base, Target(view))
+
+
+def _enter(walk: Walk, screen: Screen) -> Walk:
+    place = walk.place
+    if place.view is View.ACTIONS:
+        return _choose(walk, screen.actions[place.at]) if place.at < len(screen.actions) else walk
+    if place.view is View.TIME:
+        if not screen.positions:
+            return walk
+        moment = screen.positions[min(place.at, len(screen.positions) - 1)]
+        return msgspec.structs.replace(walk, places=(*walk.places, Place(View.OVERVIEW, moment=moment)))
+    if place.view is View.TASK:
+        return go(walk, Target(View.LOG, place.subject))
+    target = screen.target(place.at) if screen.rows and place.view not in TEXTS else None
+    return go(walk, target) if target else walk
+
+
+def about(walk: Walk, screen: Screen) -> Target | None:
+    """Return what keys like ``l`` and ``w`` are about: the job, task or machine under the cursor, or the one
+    that the place is of."""
+    place = walk.place
+    things = (View.JOB, View.TASK, View.MACHINE)
+    if place.view not in TEXTS and screen.rows:
+        target = screen.target(min(place.at, screen.rows - 1))
+        if target is not None and target.view in things:
+            return target
+        if target is not None and target.view is View.WHY:
+            return Target(View.JOB, target.subject)
+    if place.view in things:
+        return Target(place.view, place.subject)
+    if place.view in (View.LOG, View.WHY, View.EVENTS) and place.subject:
+        return Target(View.TASK if place.subject.count("/") == 2 else View.JOB, place.subject)
+    return None
+
+
+def _lead(walk: Walk, key: Pressed, screen: Screen) -> Walk:
+    if key in (Key.ENTER, Key.RIGHT):
+        return _enter(walk, screen)
+    if isinstance(key, str) and key in _TAB_KEYS:
+        return _view(walk, _TAB_KEYS[key])
+    does = _KEYS.get(key)
+    return does(walk, about(walk, screen)) if does else walk
+
+
+_TAB_KEYS = {str(number): view for number, view in enumerate((View.OVERVIEW, *TABS))}
+
+
+def _quit(walk: Walk, _thing: Target | None) -> Walk:
+    return msgspec.structs.replace(walk, is_over=True)
+
+
+def _pause(walk: Walk, _thing: Target | None) -> Walk:
+    return msgspec.structs.replace(walk, is_paused=not walk.is_paused)
+
+
+def _up(walk: Walk, _thing: Target | None) -> Walk:
+    """Take off, first, what narrows the place, then the place."""
+    place = walk.place
+    if place.filter and place.view in FILTERED:
+        return with_place(walk, _on_page(msgspec.structs.replace(place, filter=""), "", ()))
+    if len(walk.places) > 1:
+        return msgspec.structs.replace(walk, places=walk.places[:-1])
+    return walk
+
+
+def _help(walk: Walk, _thing: Target | None) -> Walk:
+    return go(walk, Target(View.HELP))
+
+
+def _filter(walk: Walk, _thing: Target | None) -> Walk:
+    if walk.place.view not in FILTERED:
+        return walk
+    return msgspec.structs.replace(walk, prompt=Prompt("filter", walk.place.filter))
+
+
+def _sort(walk: Walk, _thing: Target | None) -> Walk:
+    place = walk.place
+    if place.view not in SORTS:
+        return walk
+    sort = (place.sort + 1) % len(SORTS[place.view])
+    return with_place(walk, _on_page(msgspec.structs.replace(place, sort=sort), "", ()))
+
+
+def _time(walk: Walk, _thing: Target | None) -> Walk:
+    start = "" if walk.place.moment is None else str(walk.place.moment)
+    time = go(walk, Target(View.TIME))
+    return with_place(time, msgspec.structs.replace(time.place, page=start, at=_ALL, moment=None))
+
+
+def _difference(walk: Walk, _thing: Target | None) -> Walk:
+    since = MOMENT_DEFAULT if walk.mark is None else str(walk.mark)
+    return msgspec.structs.replace(walk, prompt=Prompt("diff", since))
+
+
+def _log(walk: Walk, thing: Target | None) -> Walk:
+    return go(walk, Target(View.LOG, thing.subject)) if thing and thing.view is View.TASK else walk
+
+
+def _why(walk: Walk, thing: Target | None) -> Walk:
+    is_explained = thing is not None and thing.view in (View.JOB, View.TASK)
+    return go(walk, Target(View.WHY, thing.subject)) if thing and is_explained else walk
+
+
+def _events(walk: Walk, thing: Target | None) -> Walk:
+    return go(walk, Target(View.EVENTS, _job_of(thing)))
+
+
+def _actions(walk: Walk, thing: Target | None) -> Walk:
+    return go(walk, Target(View.ACTIONS, thing.subject, thing.view) if thing else Target(View.ACTIONS))
+
+
+_KEYS: dict[Pressed, Callable[[Walk, Target | None], Walk]] = {
+    "q": _quit,
+    "p": _pause,
+    Key.ESCAPE: _up,
+    Key.BACKSPACE: _up,
+    Key.LEFT: _up,
+    "h": _up,
+    "?": _help,
+    "/": _filter,
+    "s": _sort,
+    "t": _time,
+    "d": _difference,
+    "l": _log,
+    "w": _why,
+    "e": _events,
+    "a": _actions,
+}
+
+
+def _job_of(thing: Target | None) -> str:
+    if thing is None or thing.view is View.MACHINE:
+        return ""
+    return split_task_name(thing.subject)[0] if thing.view is View.TASK else thing.subject
+
+
+# Time
+
+
+def _in_time(walk: Walk, key: Pressed, screen: Screen) -> Walk | None:
+    """Return where a key leads among the entries of the journal; None where it leads as elsewhere."""
+    if key == ":":
+        return msgspec.structs.replace(walk, prompt=Prompt("moment"))
+    if not screen.positions:
+        return walk if key in _TIME_KEYS else None
+    position = screen.positions[min(walk.place.at, len(screen.positions) - 1)]
+    if key == "m":
+        return msgspec.structs.replace(walk, mark=None if walk.mark == position else position)
+    if key == "d":
+        return go(
+            walk, Target(View.DIFF, f"{MOMENT_DEFAULT if walk.mark is None else walk.mark}..{position}")
+        )
+    if key == "a":
+        return go(walk, Target(View.ACTIONS, str(position), View.TIME))
+    if key in ("[", "]"):
+        far = max(1, (screen.head - screen.earliest) // 20)
+        return _at_moment(walk, position + (far if key == "]" else -far), screen)
+    return None
+
+
+_TIME_KEYS = ("m", "d", "a", "[", "]")
+
+
+def _at_moment(walk: Walk, position: int, screen: Screen) -> Walk:
+    """Go to an entry, if it is not among those that are there with another window of the journal."""
+    position = min(max(screen.earliest, position), screen.head)
+    place = msgspec.structs.replace(walk.place, chosen=Target(View.OVERVIEW, str(position)))
+    if position in screen.positions:
+        at = screen.positions.index(position)
+        return with_place(walk, msgspec.structs.replace(place, at=at))
+    return with_place(walk, msgspec.structs.replace(place, page=str(position)))
+
+
+# Typing and doing
+
+
+def _type(walk: Walk, prompt: Prompt, key: Pressed) -> Walk:
+    if key is Key.ENTER:
+        return _typed(msgspec.structs.replace(walk, prompt=None), prompt)
+    if key is Key.ESCAPE:
+        return msgspec.structs.replace(walk, prompt=None)
+    if key is Key.BACKSPACE:
+        typed = prompt.typed[:-1]
+    elif isinstance(key, str) and not isinstance(key, Key):
+        typed = (prompt.typed + key)[:_TYPED_MAX]
+    else:
+        return walk
+    return msgspec.structs.replace(walk, prompt=msgspec.structs.replace(prompt, typed=typed))
+
+
+def _typed(walk: Walk, prompt: Prompt) -> Walk:
+    typed, place = prompt.typed.strip(), walk.place
+    if prompt.action is not None:
+        action = prompt.action
+        asked = msgspec.structs.replace(action, command=(*action.command, typed), asks="")
+        return msgspec.structs.replace(walk, asked=asked) if typed else walk
+    if prompt.what == "filter":
+        return with_place(walk, _on_page(msgspec.structs.replace(place, filter=typed), "", ()))
+    if not typed:
+        return walk
+    if prompt.what == "moment":
+        return with_place(walk, msgspec.structs.replace(place, page=typed, at=_ALL, chosen=None))
+    end = "now" if place.moment is None else str(place.moment)
+    return go(walk, Target(View.DIFF, f"{typed}..{end}"))
+
+
+def _choose(walk: Walk, action: Action) -> Walk:
+    if action.asks:
+        return msgspec.structs.replace(walk, prompt=Prompt(action.asks, action=action))
+    return msgspec.structs.replace(walk, asked=action)
+
+
+def _answer(walk: Walk, action: Action, key: Pressed) -> Walk:
+    """``y`` runs the command that is asked about; any other key does nothing."""
+    walk = msgspec.structs.replace(walk, asked=None)
+    if key != "y":
+        return walk
+    commands = (*walk.commands, action.command)
+    if walk.place.view is View.ACTIONS:
+        walk = msgspec.structs.replace(walk, places=walk.places[:-1])
+    return go(msgspec.structs.replace(walk, commands=commands), Target(View.OUTPUT, str(len(commands) - 1)))

@@ -1,0 +1,150 @@
+"""Fetches what the present place asks for, in a thread, and what a task writes, in another.
+
+What is held is the last whole answer to what is asked now. It is asked again each second; of the past never,
+for that does not change.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from borgish.client import quoted
+from borgish.dashboard.asks import Answer, Ask
+from borgish.errors import BorgishError
+
+if TYPE_CHECKING:
+    from borgish.client import Client
+
+AGAIN_SECONDS = 1.0
+FAILED_AGAIN_SECONDS = 2.0
+LINES_MAX = 5_000
+LINE_BYTES_MAX = 16_384
+TAIL_LINES = 1_000
+
+
+class Reader:
+    """Answers what is asked last. One thread writes ``answer``, replacing it as a whole."""
+
+    def __init__(self, client: "Client", heard: Callable[[], None]) -> None:
+        """``heard`` is called from the thread when there is something new."""
+        self.answer = Answer(())
+        self._client = client
+        self._heard = heard
+        self._asks: tuple[Ask, ...] = ()
+        self._is_fixed = True
+        self._is_closed = False
+        self._wake = threading.Condition()
+
+    def start(self) -> None:
+        """Begin, in a thread that ends with the process at the latest."""
+        threading.Thread(target=self._run, name="reader", daemon=True).start()
+
+    def close(self) -> None:
+        """Ask for nothing more."""
+        with self._wake:
+            self._is_closed = True
+            self._wake.notify()
+
+    def want(self, asks: tuple[Ask, ...], *, fixed: bool) -> None:
+        """Ask for this from now on; ``fixed``: once."""
+        if [each.key for each in asks] == [each.key for each in self._asks]:
+            return
+        with self._wake:
+            self._asks, self._is_fixed = asks, fixed
+            self._wake.notify()
+
+    def _run(self) -> None:
+        done: tuple[Ask, ...] = ()
+        seconds: float | None = None  # until the same is asked again
+        while True:
+            with self._wake:
+                if self._asks is done:
+                    self._wake.wait(seconds)
+                if self._is_closed:
+                    return
+                asked, fixed = self._asks, self._is_fixed
+            answer = self._ask(asked)
+            if asked is not self._asks:
+                continue  # somebody went on meanwhile
+            done = asked
+            failed = answer.error is not None
+            seconds = FAILED_AGAIN_SECONDS if failed else None if fixed or not asked else AGAIN_SECONDS
+            if answer != self.answer:
+                self.answer = answer
+                self._heard()
+
+    def _ask(self, asked: tuple[Ask, ...]) -> Answer:
+        try:
+            return Answer(
+                asked, tuple(self._client.get(each.path, dict(each.params), each.answer) for each in asked)
+            )
+        except BorgishError as error:
+            return Answer(asked, (), error)
+
+
+class Log:
+    """What one task wrote last, and writes."""
+
+    def __init__(self, client: "Client", task: str, heard: Callable[[], None]) -> None:
+        self.task = task
+        self.lines: deque[str] = deque(maxlen=LINES_MAX)
+        self.ended = ""  # why nothing more comes; "" while it may
+        self._client = client
+        self._heard = heard
+        self._closing = threading.Event()
+        self._interrupt: Callable[[], None] = lambda: None
+
+    def start(self) -> None:
+        """Begin, in a thread that ends with the process at the latest."""
+        threading.Thread(target=self._run, name=f"log {self.task}", daemon=True).start()
+
+    def close(self) -> None:
+        """Want no more, and let go of the connection."""
+        self._closing.set()
+        self._interrupt()
+
+    @property
+    def _is_closed(self) -> bool:
+        return self._closing.is_set()
+
+    def _run(self) -> None:
+        while not self._is_closed:
+            self._read()
+            self._heard()
+            self._closing.wait(AGAIN_SECONDS)  # the program may be started again, here or elsewhere
+
+    def _read(self) -> None:
+        """Read the output of one run, from its last lines to its end."""
+        path = quoted("tasks", *self.task.split("/")) + "/logs"
+        fresh = deque[str](maxlen=LINES_MAX)
+        try:
+            pieces = self._client.stream(path, {"follow": True, "tail": TAIL_LINES}, opened=self._opened)
+            for lines in _lines(pieces):
+                if self._is_closed:
+                    return
+                fresh.extend(lines)
+                if lines:
+                    self.lines, self.ended = fresh, ""  # what another run wrote stays until this one writes
+                    self._heard()
+            self.ended = "the output has ended"
+        except BorgishError as error:
+            self.ended = "" if self._is_closed else error.message
+
+    def _opened(self, close: Callable[[], None]) -> None:
+        self._interrupt = close
+        if self._is_closed:
+            close()
+
+
+def _lines(pieces: Iterator[bytes]) -> Iterator[list[str]]:
+    """Yield the lines that each piece of a stream completes. A very long one is cut into several."""
+    rest = b""
+    for piece in pieces:
+        *whole, rest = (rest + piece).split(b"\n")
+        while len(rest) > LINE_BYTES_MAX:
+            whole.append(rest[:LINE_BYTES_MAX])
+            rest = rest[LINE_BYTES_MAX:]
+        yield [line.decode("utf-8", "backslashreplace") for line in whole]
+    if rest:
+        yield [rest.decode("utf-8", "backslashreplace")]

@@ -1,0 +1,172 @@
+"""Whole screens of each place: exactly their size, whatever others wrote, and with a way on."""
+
+import msgspec
+import pytest
+from rich.cells import cell_len
+
+from borgish.dashboard.asks import Answer, asks
+from borgish.dashboard.bodies import Known
+from borgish.dashboard.columns import Role
+from borgish.dashboard.keys import Key
+from borgish.dashboard.place import Action, Place, Prompt, View, Walk, press
+from borgish.dashboard.screen import Drawn, draw
+from borgish.errors import NotFound
+from tests.unit.dashboard import answers, summaries
+
+SIZES = [(1, 1), (3, 9), (20, 3), (40, 10), (79, 23), (80, 24), (139, 50), (140, 8), (200, 60)]
+
+
+def rows(drawn: Drawn) -> list[str]:
+    return ["".join(piece.text for piece in line) for line in drawn.frame.lines]
+
+
+def shown(at: Place, width: int = 80, height: int = 24, known: Known | None = None) -> Drawn:
+    return draw(answers.walk(at), known or answers.known(at), width, height)
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("view", View)
+@pytest.mark.parametrize("kind", ["good", "evil", "waiting", "refused"])
+def test_a_screen_has_its_size_and_acts_on_nothing(view: View, size: tuple[int, int], kind: str) -> None:
+    at = answers.place(view)
+    known = answers.known(at)
+    if kind == "evil":
+        answer = msgspec.structs.replace(known.answer, views=answers.evil(known.answer.views))
+        known = msgspec.structs.replace(
+            known, answer=answer, log=summaries.HOSTILE, summary=summaries.hostile()
+        )
+    elif kind == "waiting":
+        known = msgspec.structs.replace(known, answer=Answer(asks(at)), log=(), outputs=())
+    elif kind == "refused":
+        error = NotFound("no job is \x1b[31mred", "\x1b]0;owned\x07")
+        known = msgspec.structs.replace(known, answer=Answer(asks(at), (), error))
+    made = rows(shown(at, *size, known=known))
+    assert len(made) == size[1]
+    assert {cell_len(row) for row in made} == {size[0]}
+    assert all(row.isprintable() for row in made)
+
+
+@pytest.mark.parametrize("view", View)
+def test_each_place_says_how_to_get_help_and_back(view: View) -> None:
+    foot = rows(shown(answers.place(view)))[-1]
+    assert foot.startswith("? help")
+    assert ("esc back" in foot) is (view is not View.OVERVIEW)
+
+
+def test_what_needs_somebody_comes_first_and_what_ended_well_is_folded() -> None:
+    listed = [row.split()[0] for row in rows(shown(answers.place(View.OVERVIEW)))[6:15]]
+    assert listed == [
+        *("m3", "m2", "m1", "ann/web", "bob/train", "carl/import", "ops/probe"),
+        "ann/cache-…for-a-job",
+        "1",
+    ]
+    assert "1 more that ended: 1 lists all" in "\n".join(rows(shown(answers.place(View.OVERVIEW))))
+
+
+def test_the_row_under_the_cursor_is_marked() -> None:
+    drawn = shown(answers.place(View.JOBS, at=2))
+    marked = [row for row in drawn.frame.lines if row[0].chosen]
+    assert [row[0].text.split()[0] for row in marked] == ["carl/import"]
+    assert drawn.walk.place.chosen is not None
+    assert drawn.walk.place.chosen.subject == "carl/import"
+
+
+def test_a_click_means_the_row_that_is_drawn_there() -> None:
+    for size in ((80, 24), (200, 60)):
+        for view in (View.OVERVIEW, View.TASKS, View.JOB, View.MACHINE, View.TIME):
+            drawn = shown(answers.place(view), *size)
+            screen, place = drawn.screen, drawn.walk.place
+            for i in range(min(screen.page_rows, screen.rows - place.top)):
+                target = screen.target(place.top + i)
+                assert target is not None
+                row = rows(drawn)[screen.first_row_line + i]
+                assert target.subject.split("/")[0] in row or "more that ended" in row
+
+
+def test_views_are_named_where_they_can_be_clicked_at() -> None:
+    drawn = shown(answers.place(View.OVERVIEW))
+    line = rows(drawn)[drawn.screen.tabs_line]
+    for first, last, view in drawn.screen.tabs:
+        assert ("cell" if view is View.OVERVIEW else view.value) in line[first:last]
+
+
+def test_an_answer_that_is_an_error_is_said_with_the_way_out() -> None:
+    at = answers.place(View.JOB)
+    error = NotFound("no job is called ann/web", "`borgctl job list` shows them")
+    made = "\n".join(rows(shown(at, known=answers.known(at, answer=Answer(asks(at), (), error)))))
+    assert "no job is called ann/web" in made
+    assert "hint: `borgctl job list` shows them" in made
+
+
+def test_the_command_is_shown_before_it_is_run() -> None:
+    at = answers.place(View.ACTIONS)
+    walk = msgspec.structs.replace(answers.walk(at), asked=Action(("job", "kill", "ann/my job"), "End it."))
+    foot = draw(walk, answers.known(at), 100, 24).frame.lines[-1]
+    assert "".join(p.text for p in foot).startswith("Run `borgctl job kill 'ann/my job'`? y runs it")
+    assert foot[0].role is Role.BANNER
+
+
+def test_who_may_only_look_is_offered_nothing() -> None:
+    at = answers.place(View.ACTIONS)
+    drawn = shown(at, known=answers.known(at, may_act=False))
+    assert "This dashboard only looks" in "\n".join(rows(drawn))
+    assert drawn.screen.actions == ()
+    walk = press(drawn.walk, Key.ENTER, drawn.screen)
+    assert walk.asked is None
+
+
+def test_what_is_typed_stands_in_the_last_line() -> None:
+    at = answers.place(View.JOBS)
+    walk = msgspec.structs.replace(answers.walk(at), prompt=Prompt("filter", "we"))
+    assert rows(draw(walk, answers.known(at), 80, 24))[-1].startswith("filter:  we")
+
+
+def test_the_past_is_called_so() -> None:
+    at = answers.place(View.OVERVIEW, moment=4000)
+    summary = msgspec.structs.replace(summaries.busy(), as_of=answers.PAST)
+    made = rows(shown(at, known=answers.known(at, answer=Answer(asks(at), (summary,)))))
+    assert made[0].startswith("The cell at position 4000 of 2026-01-02")
+    assert "Esc leads back to the present" in made[0]
+
+
+def test_entries_are_walked_through_without_asking_again() -> None:
+    at = answers.place(View.TIME, at=29)
+    known = answers.known(at)
+    walk = answers.walk(at)
+    seen = []
+    for _ in range(30):
+        drawn = draw(walk, known, 200, 60)
+        seen.append(next(row for row in rows(drawn) if "AFTER" in row).split("AFTER ")[1].split(":")[0])
+        before = asks(drawn.walk.place)
+        walk = press(drawn.walk, Key.LEFT, drawn.screen)
+        if len(seen) < 30:
+            assert [each.key for each in asks(walk.place)] == [each.key for each in before]
+    assert seen == [str(4030 - i) for i in range(30)]
+    assert walk.place.page == "4000"  # beyond the window lies another
+
+
+def test_what_an_entry_changed_stands_out() -> None:
+    drawn = shown(answers.place(View.TIME, at=3), 200, 60)
+    new = [piece.text.strip() for row in drawn.frame.lines for piece in row if piece.role is Role.NEW]
+    assert new == ["ann/web"]
+
+
+def test_a_walk_through_the_cell_ends_at_a_log() -> None:
+    """Enter, four times, from the cell to what a task writes."""
+    walk = Walk()
+    for view in (View.OVERVIEW, View.JOB, View.TASK, View.LOG):
+        at = walk.place
+        assert at.view is view
+        drawn = draw(walk, answers.known(at), 80, 24)
+        if view is View.OVERVIEW:
+            for _ in range(3):  # past the machines in trouble
+                drawn = draw(press(drawn.walk, "j", drawn.screen), answers.known(at), 80, 24)
+        walk = press(drawn.walk, Key.ENTER, drawn.screen)
+
+
+def test_time_begins_at_the_moment_that_was_asked_for() -> None:
+    window = msgspec.structs.replace(answers.window(), position=4007)
+    at = answers.place(View.TIME, page="5m ago", at=10**9)
+    drawn = shown(at, known=answers.known(at, answer=Answer(asks(at), (window,))))
+    assert any("AFTER 4007:" in row for row in rows(drawn))
+    assert drawn.walk.place.at == 6
