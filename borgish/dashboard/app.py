@@ -94,7 +94,7 @@ def _show(client: "Client", view: SummaryView, commands: Commands) -> None:
     clock, bell = SystemClock(), Bell()
     commands.heard = bell.ring
     feed = Feed(client, clock, view, bell.ring)
-    reader = Reader(client.beside(), bell.ring)
+    reader = Reader(client.beside(), clock, bell.ring)
     console = _console(terminal=True)
     feed.start()
     reader.start()

@@ -27,17 +27,21 @@ ROWS_MAX = 200
 """Rows that are fetched of a list; the rest is further pages."""
 EVENTS_MAX = 500
 BUSIEST_MAX = 50
+USAGE_SECONDS = 30.0
+"""Between two samples, mostly, and they cost a master of many machines a second of cpu."""
+MAP_SECONDS = 3.0
 
 
 Params = Mapping[str, str | int]
 
 
 class Ask(msgspec.Struct, frozen=True):
-    """One request: a path, its parameters, and how the answer is read."""
+    """One request: a path, its parameters, how the answer is read, and how often it is worth asking again."""
 
     path: str
     params: tuple[tuple[str, str | int], ...]
     answer: Any
+    every_seconds: float = 1.0
 
     @property
     def key(self) -> tuple[str, tuple[tuple[str, str | int], ...]]:
@@ -72,7 +76,7 @@ def _tasks(place: Place) -> tuple[Ask, ...]:
 
 def _machines(place: Place) -> tuple[Ask, ...]:
     found = _ask("/v1/machines", MachineList, _rows(place))
-    return (found, _ask("/v1/racks", RackList, _at(place)))
+    return (found, _ask("/v1/racks", RackList, _at(place), MAP_SECONDS))
 
 
 def _events(place: Place) -> tuple[Ask, ...]:
@@ -86,7 +90,7 @@ def _users(place: Place) -> tuple[Ask, ...]:
 
 def _usage(place: Place) -> tuple[Ask, ...]:
     busiest: Params = {**_rows(place), "limit": BUSIEST_MAX, "state": "running"}
-    return (_ask("/v1/usage", UsageSeries, {}), _ask("/v1/tasks", TaskList, busiest))
+    return (_ask("/v1/usage", UsageSeries, {}, USAGE_SECONDS), _ask("/v1/tasks", TaskList, busiest))
 
 
 def _job(place: Place) -> tuple[Ask, ...]:
@@ -97,7 +101,7 @@ def _job(place: Place) -> tuple[Ask, ...]:
 
 def _task(place: Place) -> tuple[Ask, ...]:
     task = _ask(quoted("tasks", *place.subject.split("/")), TaskView, _at(place))
-    usage = _ask("/v1/usage", UsageSeries, {"task": place.subject})
+    usage = _ask("/v1/usage", UsageSeries, {"task": place.subject}, USAGE_SECONDS)
     return (task, usage) if place.moment is None else (task,)
 
 
@@ -157,5 +161,7 @@ def _rows(place: Place) -> Params:
     return {**which, **_at(place)}
 
 
-def _ask(path: str, answer: Any, params: Params) -> Ask:
-    return Ask(path, tuple((name, value) for name, value in params.items() if value != ""), answer)
+def _ask(path: str, answer: Any, params: Params, every_seconds: float = 1.0) -> Ask:
+    return Ask(
+        path, tuple((name, value) for name, value in params.items() if value != ""), answer, every_seconds
+    )

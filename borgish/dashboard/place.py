@@ -288,7 +288,7 @@ def go(walk: Walk, target: Target) -> Walk:
 
 
 def _view(walk: Walk, view: View) -> Walk:
-    """Go to a view of the cell that one is in, which may be that of a moment: Escape leads out of it still."""
+    """Go to a view of the cell that one is in; where it is that of a moment, Escape still leads out of it."""
     cell = max(i for i, place in enumerate(walk.places) if place.view is View.OVERVIEW)
     base = msgspec.structs.replace(walk, places=walk.places[: cell + 1])
     return base if view is View.OVERVIEW else go(base, Target(view))

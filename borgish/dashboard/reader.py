@@ -1,15 +1,17 @@
 """Fetches what the present place asks for, in a thread, and what a task writes, in another.
 
-What is held is the last whole answer to what is asked now. It is asked again each second; of the past never,
-for that does not change.
+What is held is the last whole answer to what is asked now. It is asked again as often as that is worth it;
+of the past never, for that does not change.
 """
 
+import math
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from borgish.client import quoted
+from borgish.clock import Clock
 from borgish.dashboard.asks import Answer, Ask
 from borgish.errors import BorgishError
 
@@ -26,8 +28,9 @@ TAIL_LINES = 1_000
 class Reader:
     """Answers what is asked last. One thread writes ``answer``, replacing it as a whole."""
 
-    def __init__(self, client: "Client", heard: Callable[[], None]) -> None:
+    def __init__(self, client: "Client", clock: Clock, heard: Callable[[], None]) -> None:
         """``heard`` is called from the thread when there is something new."""
+        self._clock = clock
         self.answer = Answer(())
         self._client = client
         self._heard = heard
@@ -55,32 +58,42 @@ class Reader:
             self._wake.notify()
 
     def _run(self) -> None:
+        views: list[object] = []  # the last answers to what was asked
+        due: list[float] = []  # when each is to be asked for again, by the monotonic clock
         done: tuple[Ask, ...] = ()
-        seconds: float | None = None  # until the same is asked again
         while True:
             with self._wake:
                 if self._asks is done:
-                    self._wake.wait(seconds)
+                    self._wake.wait(self._pause(due))
                 if self._is_closed:
                     return
                 asked, fixed = self._asks, self._is_fixed
-            answer = self._ask(asked)
+            if asked is not done:
+                views, due = [None] * len(asked), [0.0] * len(asked)
+            answer = self._ask(asked, views, due, fixed=fixed)
             if asked is not self._asks:
                 continue  # somebody went on meanwhile
             done = asked
-            failed = answer.error is not None
-            seconds = FAILED_AGAIN_SECONDS if failed else None if fixed or not asked else AGAIN_SECONDS
             if answer != self.answer:
                 self.answer = answer
                 self._heard()
 
-    def _ask(self, asked: tuple[Ask, ...]) -> Answer:
+    def _pause(self, due: list[float]) -> float | None:
+        return max(0.0, min(due) - self._clock.now().mono) if due and min(due) < math.inf else None
+
+    def _ask(self, asked: tuple[Ask, ...], views: list[object], due: list[float], *, fixed: bool) -> Answer:
+        """Ask for what is due; note the answers, and when they are due again."""
         try:
-            return Answer(
-                asked, tuple(self._client.get(each.path, dict(each.params), each.answer) for each in asked)
-            )
+            for i, each in enumerate(asked):
+                now = self._clock.now().mono
+                if due[i] <= now:
+                    due[i] = now + FAILED_AGAIN_SECONDS
+                    views[i] = self._client.get(each.path, dict(each.params), each.answer)
+                    due[i] = math.inf if fixed else now + each.every_seconds
         except BorgishError as error:
+            due[:] = [min(each, self._clock.now().mono + FAILED_AGAIN_SECONDS) for each in due]
             return Answer(asked, (), error)
+        return Answer(asked, tuple(views))
 
 
 class Log:
