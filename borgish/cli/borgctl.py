@@ -49,6 +49,7 @@ COMMANDS = {
     "checkpoint": ("checkpoint:app", "Snapshots of the whole cell."),
     "rollback": ("rollback:app", "Make the cell again what it was to be at a moment."),
     "archive": ("archive:app", "Events, attempts and usage, as Parquet files."),
+    "chaos": ("chaos:app", "Break things in a local cell, and see it heal."),
     "dashboard": ("extras:dashboard_app", "Show the cell, live, and walk through it."),
     "schema": ("extras:schema_app", "Print the JSON Schema of a job file."),
     "completion": ("extras:completion_app", "Print the completion script of a shell."),
