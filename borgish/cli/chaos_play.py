@@ -217,8 +217,8 @@ def _played(story: Story, number: int) -> float | None:
     scene = SCENES[number - 1]
     print_out(styled(f"\n{number}. {scene.title}", "bold", sys.stdout))
     print_out(f"  look for: {scene.look_for}")
-    began = time.perf_counter()
     with scene.breaks(story) as words:
+        began = time.perf_counter()
         print_out(f"  {words}")
     if story.healed() is None:
         print_err(f"  not healed after {HEALED_SECONDS_MAX:.0f} s: `borgctl why {SERVICE}` says why", "red")
