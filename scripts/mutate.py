@@ -27,7 +27,7 @@ from mutmut.stats import status_by_exit_code
 from mutmut.utils.format_utils import get_mutant_name, mangled_name_from_mutant_name
 
 ROOT = Path(__file__).resolve().parents[1]
-COPIED = ("CONTRIBUTING.md", "README.md", "borgish", "configs", "migrations", "pyproject.toml", "tests")
+COPIED = ("CONTRIBUTING.md", "borgish", "configs", "docs", "migrations", "pyproject.toml", "tests")
 ROUNDS = (("matrix", "unit"), ("property",))
 """Folders of tests; those of a round judge what the round before has left alive."""
 ALSO = {"cell": ("reconcilers",)}

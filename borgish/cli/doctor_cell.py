@@ -125,7 +125,7 @@ def _store_disk(patient: Patient) -> list[Found]:
         return good(f"{patient.seen.store}: its disk is its server's matter")
     text = f"{show_bytes(free)} free for the database"
     if free < STORE_FREE_BYTES_MIN:
-        return warn(text, "Make room before the master refuses new work; see A full disk in the README")
+        return warn(text, "Make room before the master refuses new work; the documentation has A full disk")
     return good(text)
 
 

@@ -114,7 +114,7 @@ def check_machines(count: int) -> None:
     if not 1 <= count <= MACHINES_MAX:
         raise Invalid(
             f"--machines {count} is outside 1 to {MACHINES_MAX}",
-            "More run on hosts of their own: see Machines of your own in the README",
+            "More run on hosts of their own: see Run a cell on machines of your own in the documentation",
         )
 
 

@@ -1,8 +1,8 @@
 """Two applications, applied, changed, undone and pruned by a user's commands: a shop whose web site waits for
 its database, and a pipeline whose second stage fails the first time.
 
-What is said is in README.md: each example there is all that a command here says, but for numbers and for
-what an example leaves out with "...".
+What is said is in docs/how-to/applications.md: each example there is all that a command here says, but
+for numbers and for what an example leaves out with "...".
 """
 
 import re
@@ -12,11 +12,11 @@ import pytest
 
 from borgish.vocabulary import Outcome
 from tests.cells import ROOT, RealCell
+from tests.documents import blocks, consoles, page
 from tests.e2e.watched import PATIENCE_SECONDS, tasks_of, watched_cell
 
 APPS = ROOT / "configs" / "apps"
 SHOP, PIPELINE = APPS / "shop.yaml", APPS / "pipeline.jsonnet"
-HEADING = "## Applications"
 PATIENCE = ("--timeout", f"{PATIENCE_SECONDS:g}s")
 ANN = ("--user", "ann")
 
@@ -50,14 +50,11 @@ def test_the_stories_of_the_documentation(cell: RealCell) -> None:
     say = Told(cell)
     shop(cell, say)
     pipeline(cell, say)
-    section = (ROOT / "README.md").read_text().split(HEADING, 1)[1].split("\n## ")[0]
-    examples = [
-        [line for line in block.splitlines() if not line.startswith("    $ ")]
-        for block in re.split(r"\n\n", section)
-        if block.startswith("    ")
-    ]
-    assert len(examples) > 10
-    assert [example for example in examples if not say.has_said(example)] == []
+    text = page("how-to/applications")
+    shown = [example.said for example in consoles(text)]
+    shown += [block.lines for block in blocks(text) if block.language == "text"]
+    assert len(shown) > 10
+    assert [example for example in shown if not say.has_said(example)] == []
 
 
 def shop(cell: RealCell, say: Told) -> None:

@@ -1,7 +1,7 @@
 """A new version by canary under load fails its probe and is undone by itself; the fixed one rolls through, a
 machine is drained meanwhile, and nobody who asks sees an error.
 
-What it says is in README.md: each line there is what a command here says, but for numbers.
+What it says is in docs/how-to/updates.md: each line there is what a command here says, but for numbers.
 """
 
 import re
@@ -10,13 +10,14 @@ from collections.abc import Iterator
 import pytest
 
 from tests.cells import ROOT, RealCell
+from tests.documents import consoles, page
 from tests.e2e.watched import PATIENCE_SECONDS, end_jobs, tasks_of, watched_cell
 from tests.web_load import WebLoad
 
 JOB = (ROOT / "configs" / "jobs" / "handover.yaml").read_text()
 READY = "echo ok > ready; "
 DEADLINE = "deadline: 15s"
-HEADING = "**Nobody sees an error.**"
+HEADING = "Nobody sees an error"
 
 
 @pytest.fixture(scope="module")
@@ -39,11 +40,10 @@ def normal(text: str) -> str:
 
 
 def documented() -> list[str]:
-    """Return the lines of the story in README.md that commands said."""
-    after = (ROOT / "README.md").read_text().split(HEADING, 1)[1]
-    block = re.findall(r"^    (?!\$ )(\S.*)$", after.split("\n## ")[0].split("\n**")[0], re.M)
-    assert len(block) > 8
-    return block
+    """Return the lines of the story in the documentation that commands said."""
+    story = consoles(page("how-to/updates", HEADING))
+    assert len(story) > 4
+    return [line for example in story for line in example.said]
 
 
 def test_nobody_sees_an_error(cell: RealCell) -> None:

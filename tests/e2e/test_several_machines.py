@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from tests.cells import ROOT, wait_until
+from tests.documents import page
 from tests.forked import plain_environment
 
 pytestmark = pytest.mark.networks
 
-HEADING = "## A cell of several machines"
 HOSTS = {"master": "10.77.0.1", "m1": "10.77.0.2", "m2": "10.77.0.3", "m3": "10.77.0.4"}
 SECONDS_MAX = 60.0
 WEB = (
@@ -28,8 +28,7 @@ WEB = (
 
 def commands() -> list[tuple[str, str, bool]]:
     """Return host, command, and whether it is refused, of each line of the documentation."""
-    section = (ROOT / "README.md").read_text().split(HEADING, 1)[1].split("\n## ")[0]
-    found = re.findall(r"^    (\w+)\$ (.+?)(\s+# refused)?$", section, re.MULTILINE)
+    found = re.findall(r"^(\w+)\$ (.+?)(\s+# refused)?$", page("how-to/three-machines"), re.MULTILINE)
     return [(host, command, bool(refused)) for host, command, refused in found]
 
 

@@ -12,6 +12,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from tests.cells import RealCell, runs, wait_until
+from tests.documents import page
 from tests.e2e.watched import (
     PATIENCE_SECONDS,
     Foreground,
@@ -66,9 +67,8 @@ def test_up_finds_the_state_that_down_left(own: RealCell) -> None:
     assert not any(life.pid and runs(life.pid) for life in now.values())
 
 
-def test_the_tables_are_where_the_readme_says(tmp_path: Path) -> None:
-    readme = (Path(__file__).parents[2] / "README.md").read_text()
-    (path, query) = re.findall(r'sqlite3 "(file:\$HOME[^"]*)" "([^"]*)"', readme)[0]
+def test_the_tables_are_where_the_documentation_says(tmp_path: Path) -> None:
+    (path, query) = re.findall(r'sqlite3 "(file:\$HOME[^"]*)" "([^"]*)"', page("how-to/monitoring"))[0]
     with watched_cell(tmp_path / ".borgish") as made:  # the default folder of whoever lives in tmp_path
         submitted(made, SLEEPERS)
         becomes(lambda: len(lives(made)), 3)

@@ -1,5 +1,5 @@
 """A job of a real cell is changed while it runs: a version rolls through, one that crashes is held, and is
-taken back. What it says is in README.md."""
+taken back. What it says is in docs/how-to/updates.md."""
 
 from tests.cells import RealCell
 from tests.e2e.watched import tasks_of

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import hypothesis
 
+from tests.documents import DOCS, page
 from tests.profiles import EXAMPLES
 from tests.tidy.texts import ROOT, name, pythons, texts
 
@@ -73,22 +74,22 @@ def test_what_decides_is_given_its_clock_and_its_chance() -> None:
     assert found == []
 
 
-def test_scripts_can_be_run_and_are_in_the_readme() -> None:
-    readme = (ROOT / "README.md").read_text()
+def test_scripts_can_be_run_and_are_documented() -> None:
+    said = page("developing")
     for script in sorted((ROOT / "scripts").iterdir()):
         assert script.stat().st_mode & 0o111, f"{name(script)} is not executable"
         assert script.read_text().startswith("#!"), f"{name(script)} names no interpreter"
-        assert name(script) in readme, f"README.md does not say what {name(script)} is for"
+        assert name(script) in said, f"docs/developing.md does not say what {name(script)} is for"
     assert (ROOT / ".ci" / "run").stat().st_mode & 0o111
 
 
-def test_configs_are_in_the_readme_and_tried() -> None:
-    readme = (ROOT / "README.md").read_text()
+def test_configs_are_documented_and_tried() -> None:
+    said = "".join(path.read_text() for path in DOCS.rglob("*.md"))
     tried = "".join(path.read_text() for path in pythons() if name(path).startswith("tests/"))
     for config in sorted(path for path in (ROOT / "configs").iterdir() if path.is_file()):
-        assert name(config) in readme, f"README.md does not say what {name(config)} is for"
+        assert name(config) in said, f"docs/ does not say what {name(config)} is for"
         assert config.name in tried, f"no test reads {name(config)}"
-    assert "configs/jobs" in readme
+    assert "configs/jobs" in said
 
 
 def test_contributing_names_files_that_there_are() -> None:

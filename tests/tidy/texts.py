@@ -3,14 +3,14 @@
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = (".ci", "borgish", "configs", "migrations", "scripts", "tests")
+FOLDERS = (".ci", "borgish", "configs", "docs", "migrations", "scripts", "tests")
 BINARY = {".pyc", ".db", ".gz", ".zst"}
 
 
 def texts() -> list[Path]:
     """Return every file people wrote, not the locks."""
     inside = (path for folder in FOLDERS for path in (ROOT / folder).rglob("*"))
-    top = (path for path in ROOT.iterdir() if path.suffix in (".md", ".toml"))
+    top = (path for path in ROOT.iterdir() if path.suffix in (".md", ".toml", ".yml"))
     return sorted(
         path
         for path in (*inside, *top)

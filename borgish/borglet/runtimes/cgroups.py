@@ -56,7 +56,7 @@ class Groups(msgspec.Struct, frozen=True):
         """Return the groups around all programs of a task, with its limits: they share one memory limit.
 
         An engine of containers has no such thing, so there each program has the whole limit. That is what
-        the README says, rather than a rule for dividing it that nobody asked for.
+        the documentation says, rather than a rule for dividing it that nobody asked for.
         """
         return tuple(
             (folder, (*(limit for limit in limits if limit[0] != _OOM_TOGETHER[0]), *self._pass_on(folder)))

@@ -13,6 +13,7 @@ from borgish.borglet.settings import Tls as BorgletTls
 from borgish.errors import UnsafeConfiguration
 from borgish.master.settings import LIVE, Settings, Tls, read_settings, reread
 from borgish.reload import changes, merged, read_pem, reload
+from tests.documents import page
 from tests.integration.tls.test_tls_cell import Authority
 
 ROOT = Path(__file__).parents[3]
@@ -64,7 +65,7 @@ def test_live_keys_that_do_not_go_with_the_rest_are_refused(tmp_path: Path) -> N
     ("live", "file", "daemon"), [(LIVE, "cell.toml", "borgmaster"), (BORGLET_LIVE, "borglet.toml", "borglet")]
 )
 def test_what_is_live_is_written_down(live: tuple[str, ...], file: str, daemon: str) -> None:
-    lines = (ROOT / "README.md").read_text().splitlines()
+    lines = page("how-to/reload").splitlines()
     at_once = next(line for line in lines if line.startswith(f"| `{daemon}` |")).split("|")[2]
     header = (ROOT / "configs" / file).read_text().partition("\n\n")[0]
     for word in {part for key in live for part in key.split(".")}:
