@@ -79,10 +79,8 @@ def main(arguments: list[str] | None = None) -> None:
 def _parse(arguments: list[str]) -> argparse.Namespace:
     """Read the command line: options, or ``join`` with its own."""
     if arguments[:1] != ["join"]:
-        return _parser().parse_args(arguments)
-    parser = argparse.ArgumentParser("borglet join", description="Get this machine into a cell, and run it.")
-    invited.add_options(parser)
-    return parser.parse_args(arguments[1:], argparse.Namespace(stop_all=False))
+        return command_line().parse_args(arguments)
+    return join_command_line().parse_args(arguments[1:], argparse.Namespace(stop_all=False))
 
 
 def _join(options: argparse.Namespace) -> Path:
@@ -91,7 +89,15 @@ def _join(options: argparse.Namespace) -> Path:
     return config
 
 
-def _parser() -> argparse.ArgumentParser:
+def join_command_line() -> argparse.ArgumentParser:
+    """Return what reads the words after ``borglet join``."""
+    parser = argparse.ArgumentParser("borglet join", description="Get this machine into a cell, and run it.")
+    invited.add_options(parser)
+    return parser
+
+
+def command_line() -> argparse.ArgumentParser:
+    """Return what reads the command line of ``borglet``, but for ``join``."""
     parser = argparse.ArgumentParser(
         "borglet",
         description="The agent of a borgish cell on one machine.",

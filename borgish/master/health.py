@@ -49,7 +49,7 @@ class Metrics:
 
     def __init__(self) -> None:
         registry = CollectorRegistry()
-        self._registry = registry
+        self.registry = registry
         self._position = Gauge("borgish_journal_position", "Last durable position", registry=registry)
         self._epoch = Gauge("borgish_epoch", "Elections so far", registry=registry)
         self._machines = Gauge("borgish_machines", "Machines in the cell", ["state"], registry=registry)
@@ -105,4 +105,4 @@ class Metrics:
         for each in status.certificates:
             self._certificates.labels(each.role).set(each.seconds_left)
             self._near.labels(each.role).set(each.near)
-        return generate_latest(self._registry)
+        return generate_latest(self.registry)

@@ -30,7 +30,7 @@ NEWEST = "newest"
 def main() -> None:
     """Run until a signal asks to stop; the exit code says how it ended (see ``errors``)."""
     hangup = Hangup()
-    arguments = _arguments()
+    arguments = command_line().parse_args()
     keep_off_disk()
     os.umask(0o077)  # whatever that of who started it is
     log_to_stderr()
@@ -90,7 +90,8 @@ def _say_way_out(settings: Settings, arguments: argparse.Namespace) -> None:
         log.error("%s", line)
 
 
-def _arguments() -> argparse.Namespace:
+def command_line() -> argparse.ArgumentParser:
+    """Return what reads the command line of ``borgmaster``."""
     parser = argparse.ArgumentParser(prog="borgmaster", description="Manage a cell of machines.")
     parser.add_argument(
         "--config",
@@ -129,7 +130,7 @@ def _arguments() -> argparse.Namespace:
         "(exit code 74), or machines have seen more than is stored (73)",
     )
     parser.add_argument("--version", action="version", version=f"borgmaster {borgish.__version__}")
-    return parser.parse_args()
+    return parser
 
 
 def _take_over(arguments: argparse.Namespace) -> TakeOver:

@@ -6,7 +6,7 @@ machines that are only simulated. What can be asked is in ``faux/verbs.py``.
 
 import argparse
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -94,6 +94,11 @@ def _print_error(error: BorgishError) -> None:
 def _arguments(words: Sequence[str]) -> argparse.Namespace:
     """Return what was asked. Of all commands only the one that was asked for learns its own words."""
     asked = next((word for word in words if not word.startswith("-")), "")
+    return command_line(lambda name: name == asked).parse_args(words)
+
+
+def command_line(knows_words: Callable[[str], bool]) -> argparse.ArgumentParser:
+    """Return what reads the command line of ``fauxmaster``, with the words of these of its commands."""
     parser = argparse.ArgumentParser(
         prog="fauxmaster",
         description="Ask the real borgmaster about a copy of a cell.",
@@ -108,10 +113,10 @@ def _arguments(words: Sequence[str]) -> argparse.Namespace:
         if not verb.at_prompt_only:
             question = questions.add_parser(verb.name, help=verb.help)
             _add_common(question)
-            if verb.name == asked:
+            if knows_words(verb.name):
                 verb.add_arguments(question)
-    _add_pack(questions, full=asked == "pack")
-    return parser.parse_args(words)
+    _add_pack(questions, full=knows_words("pack"))
+    return parser
 
 
 def _add_pack(questions: "argparse._SubParsersAction[argparse.ArgumentParser]", *, full: bool) -> None:
