@@ -9,12 +9,16 @@ from mkdocs.structure.files import File, Files, InclusionLevel
 sys.path.insert(0, str(Path(__file__).parents[2]))  # `mkdocs build` looks for modules in its own folder only
 
 from docs.generate.linked import DOCS, linked_pages, rewritten
+from docs.generate.reference import reference
 
 
 def on_files(files: Files, *, config: Any) -> Files:
     """Add the pages that nobody wrote."""
     written = {f"{DOCS}{file.src_uri}": file.content_string for file in files.documentation_pages()}
-    for uri, text in linked_pages(written).items():
+    made = reference()
+    linked = linked_pages(written | {f"{DOCS}{uri}": text for uri, text in made.items()})
+    made = {uri: rewritten(f"{DOCS}{uri}", text) for uri, text in made.items()}
+    for uri, text in (made | linked).items():
         file = File.generated(config, uri, content=text)
         if uri.startswith("files/"):
             file.inclusion = InclusionLevel.NOT_IN_NAV
