@@ -87,9 +87,16 @@ class RealCell(msgspec.Struct, frozen=True):
 def cell(folder: Path, machines: int = 1, *, forked: bool = True) -> Iterator[RealCell]:
     """Bring a cell up in ``folder`` and take it down in any case, with every task."""
     made = RealCell(folder, forked)
-    try:
+    with taken_down(made):
         made.ok("up", "--machines", machines)
         yield made
+
+
+@contextmanager
+def taken_down(made: RealCell) -> Iterator[None]:
+    """Take a cell down afterwards, with every task."""
+    try:
+        yield
     finally:
         said = made.borgctl("down", "--purge")
         assert said.code == 0, f"the cell could not be taken down: {said}"

@@ -117,12 +117,13 @@ def call(
     stdin: str = "",
     seconds_max: float = 300.0,
     cwd: str | Path = ".",
+    environment: Mapping[str, str] | None = None,
 ) -> Ended:
     """Run a module's ``main`` in a process and wait for it; raises TimeoutExpired when it takes longer."""
     read, write = map(os.fdopen, os.pipe(), ("rb", "wb"))
     with write, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         with read:
-            process = Forked(module, arguments, (read, out, err), cwd)
+            process = Forked(module, arguments, (read, out, err), cwd, environment)
         try:
             with contextlib.suppress(BrokenPipeError), write:  # it may not want all of it
                 write.write(stdin.encode())
