@@ -74,6 +74,8 @@ def test_the_package_has_all_that_it_needs(package: Path, seen_by_all: Path) -> 
     for unit in ("borgmaster", "borglet"):
         installed = root / "usr/lib/systemd/system" / f"{unit}.service"
         assert installed.read_text() == (ROOT / "configs/systemd" / f"{unit}.service").read_text()
+    for page in ("borgctl", "borgctl-job", "borgmaster", "borglet", "fauxmaster"):
+        assert (root / "usr/share/man/man1" / f"{page}.1.gz").is_file()
     owners = run("dpkg-deb", "--contents", package).splitlines()
     assert [line for line in owners if " root/root " not in line] == []
 
