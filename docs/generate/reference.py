@@ -17,6 +17,8 @@ from borgish.api.views.history import COMMAND_WORDS
 from borgish.cell import access_commands, commands
 from borgish.cell.events import AnyEvent
 from borgish.cli import errors as borgctl_errors
+from borgish.dashboard.columns import Role
+from borgish.dashboard.help import help_lines
 from borgish.master.health import Metrics
 from docs.generate.commands import Command, programs
 from docs.generate.linked import ROOT
@@ -24,6 +26,7 @@ from docs.generate.markdown import code, fenced, page, prose, table
 from docs.generate.schema import job_file, value
 
 _UP = "../../"  # from a page of the reference to the repository
+_KEY_WIDTH = 17  # of a key in the lines of the dashboard's help
 Remarks = dict[tuple[str, str], str]
 
 
@@ -34,6 +37,7 @@ def reference() -> dict[str, str]:
         "job-file": job_file,
         "cell-toml": _cell_toml,
         "borglet-toml": _borglet_toml,
+        "dashboard": _dashboard,
         "http-api": _http_api,
         "events": _events,
         "metrics": _metrics,
@@ -160,6 +164,18 @@ def _remarks(example: str) -> Remarks:
         elif remark := re.match(r"(?:# )?([a-z_]+) = .*?\s# (.*)$", line):
             found[table_, remark[1]] = remark[2]
     return found
+
+
+def _dashboard() -> str:
+    """The keys of the dashboard, in the words of its own help."""
+    keys: dict[str, list[tuple[str, str]]] = {}
+    for line, role in help_lines():
+        if role is Role.TITLE:
+            rows = keys.setdefault(line[:1] + line[1:].lower(), [])
+        elif line.strip():
+            rows.append((code(line[:_KEY_WIDTH].strip()), prose(line[_KEY_WIDTH:])))
+    parts = [part for head, rows in keys.items() for part in (f"## {head}", table(("key", "does"), rows))]
+    return page("# Keys of the dashboard", "What `?` shows in `borgctl dashboard`.", *parts)
 
 
 def _http_api() -> str:
