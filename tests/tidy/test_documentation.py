@@ -63,7 +63,7 @@ def shown() -> Iterator[Shown]:
                 yield Shown(where, words, typed=True)
         for span in _SPAN.findall(outside_blocks(text)):
             words = tuple(word.strip("[]") for word in span.split())
-            if by_hand and re.match(rf"({'|'.join(groups())}) [a-z-]+( |$)", span):
+            if by_hand and re.match(rf"({'|'.join(groups())})\s[a-z-]+(\s|$)", span):
                 words = ("borgctl", *words)
             if words[0] in PROGRAMS and len(words) > 1:
                 yield Shown(where, words, typed=False)
