@@ -58,7 +58,7 @@ def groups() -> frozenset[str]:
 def shown() -> Iterator[Shown]:
     for where, text in pages().items():
         by_hand = not where.startswith("docs/reference/")
-        for line in typed_lines(text):
+        for line in indented_lines(text) if where == "README.md" else typed_lines(text):
             for words in commands_in(line):
                 yield Shown(where, words, typed=True)
         for span in _SPAN.findall(outside_blocks(text)):
@@ -70,12 +70,15 @@ def shown() -> Iterator[Shown]:
 
 
 def typed_lines(text: str) -> Iterator[str]:
-    """Return the lines that are typed into a shell: of blocks of a shell or a console, and indented ones."""
+    """Return the lines of the blocks of a page that are typed into a shell."""
     for block in blocks(text):
         for line in block.lines:
             if block.language == "sh" or (block.language == "console" and _PROMPT.match(line)):
                 yield _PROMPT.sub("", line, count=1)
-    yield from re.findall(r"^    (?:\$ )?([a-z]+ .+)$", outside_blocks(text), re.MULTILINE)
+
+
+def indented_lines(text: str) -> Iterator[str]:
+    yield from re.findall(r"^    (?:\$ )?((?:\./)?[a-z]+.*)$", outside_blocks(text), re.MULTILINE)
 
 
 def outside_blocks(text: str) -> str:
@@ -86,10 +89,7 @@ def commands_in(line: str) -> Iterator[tuple[str, ...]]:
     """Return the commands of ours in a line of a shell, without what stands around them."""
     lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
     lexer.whitespace_split = True
-    try:
-        words = list(lexer)
-    except ValueError:  # a sentence with an apostrophe, which is no command
-        return
+    words = list(lexer)
     begins = [
         at
         for at, word in enumerate(words)
@@ -166,9 +166,8 @@ def unknown(words: tuple[str, ...]) -> str:
     taken = {part.split(" ")[0] for word in command.options for part in re.split(r", ", word.form)}
     above = known()[words[0]]
     taken |= {part.split(" ")[0] for word in above.options for part in re.split(r", ", word.form)}
-    options = [word for word in words[at:] if re.match(r"--?[a-z]", word)]
-    if "--" in words:
-        options = [word for word in words[at : words.index("--")] if re.match(r"--?[a-z]", word)]
+    end = words.index("--") if "--" in words else len(words)
+    options = [word for word in words[at:end] if re.match(r"--?[a-z]", word)]
     spare = [one for one in options if one.partition("=")[0] not in taken | {"-h", "--help", "-it"}]
     return f"{command.name} has no {', '.join(spare)}" if spare else ""
 
