@@ -259,9 +259,8 @@ def plain(frame: Frame, *, ascii_only: bool = False) -> str:
 def _text(row: Line, *, ascii_only: bool) -> Text:
     text = Text(no_wrap=True, overflow="crop")
     for piece in row:
-        style = STYLES[piece.role]
-        shown = f"{style} reverse".strip() if piece.chosen else style
-        text.append(_ascii(piece.text) if ascii_only else piece.text, shown)
+        style = "reverse" if piece.chosen else STYLES[piece.role]  # one bar, not one of many colours
+        text.append(_ascii(piece.text) if ascii_only else piece.text, style)
     return text
 
 

@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Iterator
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from borgish.dashboard.app import plain
 from borgish.dashboard.frame import Shown, frame
 from borgish.dashboard.place import View
 from borgish.dashboard.screen import draw
+from tests.cells import ROOT
 from tests.unit.dashboard import answers, summaries
 
 FRAMES = Path(__file__).parent / "frames"
@@ -52,6 +54,12 @@ def test_a_frame_is_as_recorded(kind: str, size: tuple[int, int]) -> None:
 def test_a_place_is_as_recorded(view: View, size: tuple[int, int]) -> None:
     at = answers.place(view, at=2)
     check(f"place-{view}-{size[0]}x{size[1]}", plain(draw(answers.walk(at), answers.known(at), *size).frame))
+
+
+def test_the_readme_shows_the_dashboard_as_it_is() -> None:
+    """What scripts/picture draws is what stands in docs/images."""
+    script = SourceFileLoader("picture", str(ROOT / "scripts" / "picture")).load_module()
+    assert script.svg() == (ROOT / "docs" / "images" / "dashboard.svg").read_text("utf-8")
 
 
 def test_one_frame_for_a_file_is_as_recorded() -> None:
