@@ -1,5 +1,6 @@
 """Puts the API together: the routes, authentication before them, and how errors leave."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -87,7 +88,7 @@ def create_routes(services: Services, handlers: "ExceptionHandlersMap | None" = 
         before_send=[send_etag],
         request_max_body_size=JSON_BYTES_MAX,
         openapi_config=None,
-        state=State({"services": services, "parser": JobParser()}),
+        state=State({"services": services, "parser": JobParser(), "restoring": Counter()}),
         exception_handlers={
             BorgishError: on_borgish_error,
             HTTPException: on_framework_error,

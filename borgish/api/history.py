@@ -120,7 +120,8 @@ async def show_diff(request: ApiRequest, from_moment: FromMoment = "", to_moment
     """Compare the cell at two moments; values of environments are not shown."""
     now = await request.read(lambda reading: reading.now.wall)
     moments = request.services.moments
-    old, new = [await moments.find(read_moment(text, now)) for text in (from_moment, to_moment)]
+    with request.one_of_few():
+        old, new = [await moments.find(read_moment(text, now)) for text in (from_moment, to_moment)]
 
     def view(before: Cell, after: Cell) -> DiffView:
         changes = difference(before, after)
@@ -138,7 +139,8 @@ def _change_view(change: Change) -> ChangeView:
 async def show_window(request: ApiRequest, around: AroundMoment = NOW) -> PastWindow:
     """Show the entries of the journal around a moment, one by one: what each changed, and the cell before."""
     now = await request.read(lambda reading: reading.now.wall)
-    return await request.services.moments.window(read_moment(around, now))
+    with request.one_of_few():
+        return await request.services.moments.window(read_moment(around, now))
 
 
 @get("/v1/usage", opt={POLICY: Policy.READ})

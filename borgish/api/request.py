@@ -3,7 +3,9 @@
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from itertools import islice
 from typing import TypeVar
 
@@ -22,7 +24,7 @@ from borgish.cell.command import Command
 from borgish.cell.crons import Cron
 from borgish.cell.generations import Outdated
 from borgish.cell.model import Cell, Job, Machine
-from borgish.errors import BorgishError, Invalid, Mistake, NotFound, StoreFull
+from borgish.errors import BorgishError, Invalid, Mistake, NotFound, StoreFull, TooManyRequests
 from borgish.failpoints import reach
 from borgish.spec.job import JobSpec
 from borgish.spec.mistakes import one_edit_away
@@ -33,6 +35,7 @@ from borgish.wire.api import Accepted, AsOf, EventView
 T = TypeVar("T")
 
 INLINE_BYTES_MAX = 512  # what many callers at a time may send, without a turn for each
+RESTORING_OF_TOKEN_MAX = 4
 _NAMES_COMPARED_MAX = 2000
 _POSITION_DIGITS = len(str(2**63))
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}", re.ASCII)
@@ -160,8 +163,29 @@ class ApiRequest(Request[Principal, None, State]):
             )
         if self._as_of is None:
             now = await self.services.reader.read(lambda reading: reading.now.wall)
-            self._as_of = await self.services.moments.find(read_moment(text, now))
+            with self.one_of_few():
+                self._as_of = await self.services.moments.find(read_moment(text, now))
         return self._as_of
+
+    @contextmanager
+    def one_of_few(self) -> Iterator[None]:
+        """Have a cell of the past restored meanwhile, a large one in some seconds of a core: one token has a
+        few at once. Raises TooManyRequests."""
+        restoring: Counter[str] = self.app.state["restoring"]
+        who = self.user.token or self.user.name
+        if restoring[who] >= RESTORING_OF_TOKEN_MAX:
+            raise TooManyRequests(
+                f"{self.user.name} has {RESTORING_OF_TOKEN_MAX} moments of the past restored already",
+                "Wait for these answers",
+                1.0,
+            )
+        restoring[who] += 1
+        try:
+            yield
+        finally:
+            restoring[who] -= 1
+            if not restoring[who]:
+                del restoring[who]
 
     async def events(self, job: str, after: int, limit: int) -> list[EventView]:
         """Return the latest events (of one job, when named) above a position, up to the moment asked for."""

@@ -111,6 +111,8 @@ class FakeMaster:
         self.cell.access.users["ann"] = User("ann", grants=("band:production",))
         self.observed = small_observed()
         self.before: Cell | None = None
+        self.restored = asyncio.Event()  # moments of the past are told when it is set
+        self.restored.set()
         self.imported = b""
         self.archived: tuple[float | None, float | None] | None = None
         self.asked: list[Asked] = []
@@ -311,6 +313,7 @@ class FakeMoments:
 
     async def find(self, moment: Moment) -> AsOf:
         self._master.sought.append(moment)
+        await self._master.restored.wait()
         if moment.position is not None and moment.position != PAST.position:
             raise Gone(f"position {moment.position} is no longer kept", "The earliest is 2")
         return PAST

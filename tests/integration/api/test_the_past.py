@@ -1,10 +1,16 @@
 """Reads with ``at``, through the real client: every view of the past, and what has none."""
 
+import contextlib
+import http.client
+from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import urlsplit
+
 import msgspec
 import pytest
 
 from borgish.api.app import ROUTES
 from borgish.api.moments import AT, Moment
+from borgish.api.request import RESTORING_OF_TOKEN_MAX
 from borgish.cell.events import Entry, JobSubmitted, MachineUp, TasksPlaced
 from borgish.client import Client
 from borgish.errors import Gone, Invalid
@@ -26,7 +32,7 @@ from borgish.wire.api import (
     WhyView,
 )
 from borgish.wire.api_figures import RackList
-from tests.integration.api.fakes import PAST, RunningApi
+from tests.integration.api.fakes import PAST, PATIENCE_SECONDS, RunningApi, until
 from tests.unit.api.cells import NOW
 
 SPEC = JobSpec("web", "ann", 3, ("true",))
@@ -153,3 +159,30 @@ def test_only_reads_can_be_asked_of_the_past() -> None:
     marked = [route for route in ROUTES if AT in route.opt]
     assert len(marked) == 25
     assert all(set(route.http_methods) == {"GET"} for route in marked)
+
+
+def test_one_token_has_a_few_moments_restored_at_once(api: RunningApi) -> None:
+    api.do(api.master.restored.clear)
+    with ThreadPoolExecutor(2 * RESTORING_OF_TOKEN_MAX) as pool:
+        waiting = [
+            pool.submit(status_of, api, f"/v1/jobs?at={PAST.position}") for _ in range(RESTORING_OF_TOKEN_MAX)
+        ]
+        until(lambda: len(api.master.sought) == RESTORING_OF_TOKEN_MAX)
+        for path in ("/v1/jobs?at=2", "/v1/window?around=2", "/v1/diff?from=2"):
+            assert status_of(api, path) == 429
+        assert status_of(api, "/v1/jobs") == 200  # what is of now is answered
+        other = pool.submit(status_of, api, f"/v1/jobs?at={PAST.position}", "bgt_ann")
+        until(lambda: len(api.master.sought) == RESTORING_OF_TOKEN_MAX + 1)
+        api.do(api.master.restored.set)
+        assert [each.result() for each in (*waiting, other)] == [200] * (RESTORING_OF_TOKEN_MAX + 1)
+    assert status_of(api, f"/v1/jobs?at={PAST.position}") == 200
+
+
+def status_of(api: RunningApi, target: str, token: str = "bgt_admin") -> int:
+    """Return what a request is answered with, once."""
+    at = urlsplit(api.serving.url)
+    with contextlib.closing(
+        http.client.HTTPConnection(at.hostname or "", at.port, timeout=PATIENCE_SECONDS)
+    ) as asked:
+        asked.request("GET", target, headers={"Authorization": f"Bearer {token}"})
+        return asked.getresponse().status
