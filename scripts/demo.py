@@ -4,7 +4,6 @@
 import json
 import os
 import shlex
-import signal
 import subprocess
 import sys
 import time
@@ -30,7 +29,8 @@ The cell goes on running. Try next (the commands are in .venv/bin; they find the
   .venv/bin/borgctl job scale web 5           more of it
   .venv/bin/borgctl machine cordon m1         no new tasks there
   .venv/bin/borgctl events -f                 what happens, as it happens
-  .venv/bin/borgctl dashboard                 all of it, live
+  .venv/bin/borgctl dashboard                 all of it, live; t goes back in time
+  .venv/bin/borgctl chaos play                a story in which things break and heal
   pkill -9 -F .borgish/borgmaster.pid         no task minds; .venv/bin/borgctl up brings it back
   .venv/bin/borgctl down --purge              the end of it
 """
@@ -45,7 +45,7 @@ def main() -> None:
     for name in JOBS:
         submit(Path("configs/jobs", f"{name}.yaml"))
     borgctl("job", "list")
-    say("A program of job web is killed with SIGKILL.")
+    say("A program of job web is killed with SIGKILL: a scene of `borgctl chaos play`.")
     kill_and_watch("web")
     borgctl("events", "--job", "web")
     say("A batch job ends by itself, each of its tasks with exit code 0.")
@@ -95,8 +95,12 @@ def kill_and_watch(job: str) -> None:
     client = Client.find(CELL)
     victim = least_restarted(job)
     path = quoted("tasks", *victim["name"].split("/"))
-    print(f"$ kill -9 {victim['pid']}     # {victim['name']} on {victim['machine']}", flush=True)
-    os.kill(victim["pid"], signal.SIGKILL)
+    print(f"$ borgctl chaos kill {victim['name']}", flush=True)
+    command = subprocess.Popen(["borgctl", "chaos", "kill", victim["name"]])
+    while is_running(victim["pid"]):
+        if command.poll():
+            sys.exit(f"the demo ends here: that command ended with {command.returncode}")
+        time.sleep(0.001)
     killed_at = time.monotonic()
     while time.monotonic() - killed_at < REPLACED_SECONDS_MAX:
         now = client.get(path, None, TaskView)
@@ -108,6 +112,13 @@ def kill_and_watch(job: str) -> None:
             return
         time.sleep(0.001)
     sys.exit(f"the demo ends here: {victim['name']} did not come back in {REPLACED_SECONDS_MAX} s")
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
 
 
 def least_restarted(job: str) -> dict[str, Any]:
