@@ -81,7 +81,11 @@ class Order(Generic[P]):
         name = self._write(place)
         if self.key == NAME:
             return name
-        return urlsafe_b64encode(msgspec.json.encode((self._sort, rank, name))).decode().rstrip("=")
+        return (
+            urlsafe_b64encode(msgspec.json.encode((self._sort, tuple(map(float, rank)), name)))
+            .decode()
+            .rstrip("=")
+        )
 
     def precedes(self, one: tuple[Rank, P], other: tuple[Rank, P]) -> bool:
         """Return whether one record comes before another."""
@@ -117,9 +121,13 @@ class Scan(Generic[P]):
         self._last: P | None = order.after[1] if self._ends_when_full and order.after else None
         self._bound: tuple[Rank, P] | None = None  # no record from there on is on the page
         self._found: list[tuple[Rank, P]] = []
+        self._slices, self._is_over = 0, False
 
     def look(self, reading: Reading) -> bool:
-        """Look at some more records; return whether it was all of them."""
+        """Look at some more records; return whether that is all, and there is time left to make the page."""
+        if self._is_over:
+            return True
+        self._slices += 1
         records, until = self._records(reading), _CLOCK.now().mono + SLICE_SECONDS
         for looked_at, place in zip(count(1), records.after(self._last)):
             self._last = place
@@ -131,7 +139,8 @@ class Scan(Generic[P]):
             if looked_at % LOOKED_AT == 0 and _CLOCK.now().mono > until:
                 return False
         self._let_go()
-        return True
+        self._is_over = True
+        return self._slices == 1
 
     def page(self, reading: Reading) -> tuple[list[P], Page]:
         """Return the records of the page that are still to be shown, and where the list goes on."""

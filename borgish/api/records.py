@@ -26,6 +26,7 @@ from borgish.vocabulary import (
 from borgish.wire.api import RefusalView
 
 TaskPlace = tuple[str, int]
+_CALM = 4  # as what is over: see ``task_trouble``
 
 
 class JobQuery(msgspec.Struct, frozen=True):
@@ -122,7 +123,7 @@ class TaskRecords:
         cell = reading.cell
         self._job = find_job(cell, query.job).key if query.job else ""
         self._machine = find_machine(cell, query.machine).name if query.machine else ""
-        if not self._job and not self._machine:
+        if key == "trouble" or not (self._job or self._machine):
             reading.tally.fill(cell, reading.observed)
         self._known: tuple[Job, bool, bool] | None = None  # of the job looked at last
         self._refusals: tuple[str, Sequence[RefusalView]] = "", ()  # likewise
@@ -138,11 +139,10 @@ class TaskRecords:
             return
         for key in self._jobs(start[0]):
             job, first = jobs[key], start[1] + 1 if key == start[0] else 0
-            if not self._has_some(job):
+            if first < len(job.tasks) and not self._has_some(job):
                 yield key, TASKS_PER_JOB_MAX
-                continue
-            for index in range(first, len(job.tasks)):
-                yield key, index
+            else:
+                yield from ((key, index) for index in range(first, len(job.tasks)))
 
     def rank(self, place: TaskPlace) -> Rank | None:
         """Return by what a task is sorted; None for one that is not shown."""
@@ -182,12 +182,12 @@ class TaskRecords:
                 and (not query.user or job.spec.user == query.user)
                 and selects(query.label, job.spec.labels)
             )
-            self._known = job, is_of, has_text(query.text, job.key)
+            self._known = job, is_of, has_text(query.text, job.key + "/")
         return self._known[1:]
 
     def _has_text(self, job: Job, index: int) -> bool:
         text, cell, observed = self._query.text, self._reading.cell, self._reading.observed
-        if has_text(text, task_name(job.key, index)):
+        if text[-1].isdigit() and has_text(text, task_name(job.key, index)):
             return True
         refusals: Sequence[RefusalView] = ()
         if job.tasks[index].state is State.PENDING:
@@ -198,8 +198,13 @@ class TaskRecords:
 
 
 def _task_trouble(reading: Reading, job: Job, task: Task) -> Rank:
-    deferred = task.index in reading.cell.deferred.get(job.key, ())
-    return task_trouble(reading.observed, job, task, deferred=deferred), -task.since
+    key, index = job.key, task.index
+    if task.state is State.RUNNING:
+        # Of most of them no more is asked: what was seen of each is far apart in memory.
+        calm = not reading.observed.known or reading.tally.is_up(key, index)
+    else:
+        calm = task.state is State.PENDING and index in reading.cell.deferred.get(key, ())
+    return _CALM if calm else task_trouble(reading.observed, job, task), -task.since
 
 
 def _restarts(reading: Reading, job: Job, task: Task) -> int:

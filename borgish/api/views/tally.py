@@ -146,6 +146,10 @@ class Tally:
         """Return how many tasks of a job are up. Call ``fill`` before."""
         return len(self._up.get(job, ()))
 
+    def is_up(self, job: str, index: int) -> bool:
+        """Return whether a task is up. Call ``fill`` before."""
+        return index in self._up.get(job, ())
+
     @property
     def all_up(self) -> int:
         """How many tasks of all jobs are up. Call ``fill`` before."""

@@ -131,17 +131,15 @@ def task_reason(
 HELD_UP = HELD_BACK | {Phase.UNHEALTHY, Phase.UNKILLABLE}
 
 
-def task_trouble(observed: Observed, job: Job, task: Task, *, deferred: bool) -> int:
-    """Return how much a task needs somebody, 0 the most: one that is unhealthy or held back, waits for a
-    place, failed or was lost, is not up yet, waits for other jobs (``deferred``), and one that does not."""
+def task_trouble(observed: Observed, job: Job, task: Task) -> int:
+    """Return how much a task that is not up needs somebody, 0 the most: it is unhealthy or held back, waits
+    for a place, failed or was lost, is not up yet, or it is over."""
     if task.state is State.PENDING:
-        return 4 if deferred else 1
+        return 1
     if task.state is State.DEAD:
-        return 2 if task.ending in FAILURES else 5
+        return 2 if task.ending in FAILURES else 4
     phase = phase_of(job, task, seen_attempt(observed, task_name(job.key, task.index), task))
-    if phase in HELD_UP:
-        return 0
-    return 5 if is_up(job, phase) or not observed.known else 3
+    return 0 if phase in HELD_UP else 3
 
 
 def is_up(job: Job, phase: Phase | None) -> bool:
