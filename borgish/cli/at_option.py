@@ -97,7 +97,7 @@ def _of_standby(session: Session, form: Form) -> "Client":
 
 def _print_moment(lines: list[str], form: Form) -> None:
     for line in lines:
-        (print_out if form in (Form.TABLE, Form.WIDE) else print_err)(line)
+        (print_out if form.is_for_people else print_err)(line)
 
 
 def moment_lines(moment: AsOf, unknown: str = _NOT_KEPT) -> list[str]:

@@ -30,12 +30,13 @@ class Changes:
         self._watching = False
         threading.Thread(target=self._read, name="watch", daemon=True).start()
 
-    def wait(self, seconds_max: float) -> None:
-        """Wait for news, or for a tick, or for ``seconds_max`` if that is less."""
+    def wait(self, seconds_max: float) -> bool:
+        """Wait for news, or for a tick, or for ``seconds_max`` if that is less; return whether there are."""
         tick = TICK_SECONDS if self._watching else TICK_WITHOUT_WATCH_SECONDS
-        if self._news.wait(max(0.0, min(tick, seconds_max))):
+        if is_news := self._news.wait(max(0.0, min(tick, seconds_max))):
             self._done.wait(max(0.0, min(_GATHER_SECONDS, seconds_max)))
         self._news.clear()
+        return is_news
 
     def close(self) -> None:
         """Want no more news. The thread ends with its next message, or with the process."""

@@ -4,11 +4,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
+import typer
 import yaml
 
 from borgish.bands import DEFAULT_BANDS, Bands
 from borgish.cli.errors import DONE, USAGE, print_note
-from borgish.cli.render import Form, as_json, plural
+from borgish.cli.render import Form, as_json, as_json_line, plural
 from borgish.cli.screen import print_out
 from borgish.cli.session import Session
 from borgish.cli.sources import Loaded, load
@@ -48,18 +49,27 @@ def check_paths(
     session: Session, paths: Sequence[Path], user: str, variables: Mapping[str, str], form: Form
 ) -> int:
     """Say of all documents of all files whether they are right, with all mistakes; return the exit code."""
+    if form is Form.CSV or form.template:
+        raise typer.BadParameter("files are shown as yaml, json or jsonl", param_hint="--output")
     checked = read_paths(session, paths, user or session.who_asks(), variables)
     documents, mistakes, bands = checked.documents, checked.mistakes, checked.bands
-    if documents is not None and form in (Form.JSON, Form.YAML) and not mistakes:
+    if documents is not None and form in (Form.JSON, Form.YAML, Form.JSONL) and not mistakes:
         texts = [write_file(app_file(documents.app))] if documents.app else []
         texts += (write_file(job_file(each.spec, bands)) for each in documents.jobs)
         texts += (write_cron(cron, bands) for cron in documents.crons)
-        print_out(as_json(list(map(yaml.safe_load, texts))) if form is Form.JSON else "---\n".join(texts))
+        print_out(_documents(texts, form))
     elif documents is not None:
         _show(documents, form)
     if mistakes:
         show_found(Invalid("", mistakes=mistakes), "")
     return USAGE if mistakes else DONE
+
+
+def _documents(texts: Sequence[str], form: Form) -> str:
+    if form is Form.YAML:
+        return "---\n".join(texts)
+    read = list(map(yaml.safe_load, texts))
+    return as_json(read) if form is Form.JSON else "\n".join(map(as_json_line, read))
 
 
 def _show(documents: Documents, form: Form) -> None:

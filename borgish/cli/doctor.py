@@ -154,7 +154,7 @@ def show_findings(findings: list[Finding], form: Form) -> None:
     """Show what was found; to people with what to do below it, and the sum on stderr."""
     from borgish.cli.screen import print_err, print_out, styled
 
-    if form not in (Form.TABLE, Form.WIDE):
+    if not form.is_for_people:
         show_list(findings, COLUMNS, form, lambda it: it.check, "nothing was looked at")
         return
     import sys

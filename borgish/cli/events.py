@@ -1,7 +1,7 @@
 """``borgctl events`` and ``borgctl why``: what happened, and why things are as they are."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,12 +11,12 @@ from borgish.cli.render import (
     Column,
     Form,
     FormOption,
-    as_json_line,
     as_yaml,
     draw,
     show_list,
     show_one,
     state_text,
+    writer,
 )
 from borgish.cli.screen import print_out, styled
 from borgish.cli.session import single
@@ -62,7 +62,7 @@ def events(
 ) -> None:
     """Show what happened, the latest last.
 
-    With -f and -o json each event is one object on a line.
+    With -f and -o json each event is one object on a line. As in: borgctl events -f --job web
     """
     from borgish.cli.lookup import find_job, latest_events
 
@@ -83,8 +83,8 @@ def follow_events(client: "Client", job: str, limit: int, form: Form) -> None:
     from borgish.cli.lookup import latest_events
     from borgish.errors import Unreachable
 
-    changes = Changes(client, "event", job)
-    seen = _show_after(latest_events(client, job=job, limit=limit), 0, form)
+    changes, write = Changes(client, "event", job), _writer(form)
+    seen = _show_after(latest_events(client, job=job, limit=limit), 0, write)
     try:
         while True:
             changes.wait(TICK_SECONDS)
@@ -92,27 +92,31 @@ def follow_events(client: "Client", job: str, limit: int, form: Form) -> None:
                 news = latest_events(client, job=job, after=seen, limit=_AT_ONCE_MAX)
             except Unreachable:
                 continue
-            seen = _show_after(news, seen, form)
+            seen = _show_after(news, seen, write)
     except KeyboardInterrupt:
         raise typer.Exit from None
 
 
-def _show_after(items: Sequence[EventView], seen: int, form: Form) -> int:
+def _show_after(items: Sequence[EventView], seen: int, write: Callable[[Sequence[EventView]], str]) -> int:
     """Show the events above a position and return the position now seen."""
-    for event in items:
-        if event.position > seen:
-            print_out(_line(event, form))
+    if news := [event for event in items if event.position > seen]:
+        print_out(write(news))
     sys.stdout.flush()
     return max([seen, *(event.position for event in items)])
 
 
-def _line(event: EventView, form: Form) -> str:
+def _writer(form: Form) -> Callable[[Sequence[EventView]], str]:
+    """Return what writes events as they come; of json and yaml, each by itself."""
     if form is Form.JSON:
-        return as_json_line(event)
+        form = Form.JSONL
     if form is Form.YAML:
-        return f"---\n{as_yaml(event)}"
-    if form is Form.NAME:
-        return str(event.position)
+        return lambda items: "".join(f"---\n{as_yaml(event)}" for event in items)
+    if form.is_for_people:
+        return lambda items: "\n".join(map(_line, items))
+    return writer(EVENT_COLUMNS, form, lambda event: str(event.position))
+
+
+def _line(event: EventView) -> str:
     kind = styled(safe(event.kind), "red" if event.bad else "", sys.stdout)
     return f"{clock_time(event.at)}  {safe(about(event))}  {kind}  {safe(event.text)}"
 

@@ -89,7 +89,7 @@ def history(
     entries, last = latest(client, params, limit)
     none = f"the journal has no entries about {name}" if name else "the journal has no entries"
     none += " at that time" if since or until else ""
-    if output in (Form.TABLE, Form.WIDE):
+    if output.is_for_people:
         found = lines(entries, folded=not name and output is Form.TABLE)
         show_list(found, HISTORY_COLUMNS, output, lambda line: str(line.entry.position), none)
     else:

@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from borgish.cli.at_option import AtOption, client_at
+from borgish.cli.listing import ColumnsOption, LabelOption, LimitOption, UserFilterOption, WatchOption
+from borgish.cli.lookup import Params
 from borgish.cli.render import (
     Column,
+    FileFormOption,
     Form,
     FormOption,
     draw,
@@ -20,15 +23,26 @@ from borgish.cli.render import (
     show_one,
     state_text,
 )
+from borgish.cli.screen import print_err, print_out
 from borgish.cli.session import IfGeneration, MaxAffected, noun, session_of
 from borgish.cli.sources import VarOption, values_of
 from borgish.resources import parse_seconds, show_bytes, show_cpu
 from borgish.spec.job import Health, JobSpec
 from borgish.text import age, safe
 from borgish.vocabulary import Phase, State
-from borgish.wire.api import Accepted, JobDetail, JobView, KillRequest, OwnerView, ScaleRequest, TaskView
+from borgish.wire.api import (
+    Accepted,
+    JobDetail,
+    JobList,
+    JobView,
+    KillRequest,
+    OwnerView,
+    ScaleRequest,
+    TaskView,
+)
 
 if TYPE_CHECKING:
+    from borgish.bands import Bands
     from borgish.client import Client
 
 
@@ -39,6 +53,7 @@ Files = Annotated[list[Path], typer.Argument(metavar="FILE...", help="Job files;
 UserOption = Annotated[
     str, typer.Option("--user", help="Owner of the job, if the file does not name one. Default: you.")
 ]
+HIDDEN = "***"  # what the API shows in place of a value
 _NO_JOBS = "no jobs; `borgctl job submit FILE` makes one"
 SettleOption = Annotated[
     str | None,
@@ -136,15 +151,67 @@ def check(
 
 
 @app.command("list")
-def list_(context: typer.Context, at: AtOption = "", output: FormOption = Form.TABLE) -> None:
-    """List the jobs of the cell."""
-    from borgish.cli.lookup import each_job
+def list_(
+    context: typer.Context,
+    every: Annotated[
+        bool,
+        typer.Option("--all", "-a", help="Also those that ended a while ago: over an hour, failed a day."),
+    ] = False,
+    label: LabelOption = "",
+    user: UserFilterOption = "",
+    state: Annotated[State | None, typer.Option("--state", help="Only jobs in this state.")] = None,
+    machine: Annotated[str, typer.Option("--machine", help="Only jobs with tasks on this machine.")] = "",
+    sort: Annotated[
+        str,
+        typer.Option(
+            "--sort",
+            metavar="KEY",
+            help="By name, trouble, since, tasks, up, pending, failed or priority; -KEY is the reverse.",
+        ),
+    ] = "",
+    columns: ColumnsOption = "",
+    limit: LimitOption = None,
+    watch: WatchOption = False,
+    at: AtOption = "",
+    output: FormOption = Form.TABLE,
+) -> None:
+    """List the jobs of the cell that run, wait, or ended lately; with --all or --state also all others.
+
+    As in: borgctl job list -l app=web --sort trouble -o wide
+    """
+    from borgish.cli.listing import Listing
+    from borgish.cli.lookup import find_machine
 
     client = client_at(context, at, output)
-    columns, none = JOB_COLUMNS if client.is_present else PAST_JOB_COLUMNS, _NO_JOBS
-    show_list(
-        each_job(client), columns, output, lambda job: job.name, "no jobs at that moment" if at else none
+    params: Params = {
+        "label": label,
+        "user": user,
+        "state": state,
+        "machine": find_machine(client, machine) if machine else "",
+        "sort": sort,
+        "recent": None if every or state else True,
+    }
+    is_filtered = bool(label or user or state or machine)
+    none = "no such jobs" if is_filtered else "no jobs at that moment" if at else _NO_JOBS
+    listing = Listing(
+        client=client,
+        path="/v1/jobs",
+        page=JobList,
+        params=params,
+        columns=JOB_COLUMNS if client.is_present else PAST_JOB_COLUMNS,
+        form=output,
+        name=lambda job: job.name,
+        none=none,
+        limit=limit,
+        chosen=columns,
     )
+    if watch:
+        listing.watch()
+    listing.show()
+    if params["recent"]:
+        left_out = client.get("/v1/jobs", params | {"limit": 1}, JobList).left_out
+        if left_out:
+            print_err(f"{plural(left_out, 'job')} that ended before that: `borgctl job list --all`")
 
 
 @app.command()
@@ -161,9 +228,12 @@ def show(
         bool, typer.Option("--owners", help="Show who set which field: an application's file, or somebody.")
     ] = False,
     at: AtOption = "",
-    output: FormOption = Form.TABLE,
+    output: FileFormOption = Form.TABLE,
 ) -> None:
-    """Show one job: what it is, what is in its way, its tasks."""
+    """Show one job: what it is, what is in its way, its tasks.
+
+    With -o file it is a job file, which `job submit` takes as it is: borgctl job show web -o file > web.yaml
+    """
     from borgish.cli.follow import look
     from borgish.cli.lookup import every_task, find_job
 
@@ -178,6 +248,9 @@ def show(
     if owners:
         none = f"{name} is all of who submitted it, {detail.job.submitted_by}: no application has applied it"
         show_list(detail.owners, OWNER_COLUMNS, output, lambda owner: owner.field, none)
+        return
+    if output is Form.FILE:
+        print_out(_as_file(detail.spec, session_of(context).bands()))
         return
     show_one(detail, output, name, lambda it, wide: job_in_full(it, every_task(client, job=name), wide=wide))
 
@@ -281,6 +354,22 @@ def wait(
     raise typer.Exit(*follow(client, [name], Goal(goal), seconds, settle_seconds))
 
 
+def _as_file(spec: JobSpec, bands: "Bands | None") -> str:
+    """Return a job as its file. Raises Forbidden for one of which not all is shown to who asks."""
+    from borgish.bands import DEFAULT_BANDS
+    from borgish.errors import Forbidden
+    from borgish.spec.write import write_job
+    from borgish.text import safe_lines
+
+    envs = [spec.env, *(each.env or {} for each in spec.overrides.values()), *(each.env for each in spec.group)]
+    if any(value == HIDDEN for env in envs for value in env.values()):
+        raise Forbidden(
+            f"values in the environment of {spec.key} are shown to its user and to admins only",
+            "Ask one of them for the file; -o yaml shows the rest",
+        )
+    return safe_lines(write_job(spec, bands or DEFAULT_BANDS))
+
+
 def kill_tasks(
     client: "Client",
     job: str,
@@ -302,8 +391,6 @@ def tasks_path(job: str, verb: str) -> str:
 
 def say_accepted(accepted: object) -> None:
     """Say what a command did."""
-    from borgish.cli.screen import print_out
-
     print_out(safe(getattr(accepted, "text", "")))
 
 
@@ -364,7 +451,7 @@ JOB_COLUMNS: tuple[Column[JobView], ...] = (
     Column("GENERATION", lambda job: str(job.generation), right=True, wide=True),
     Column("BY", lambda job: job.submitted_by, wide=True),
     Column("APP", lambda job: job.app.partition("/")[2] or "-", wide=True),
-    Column("AGE", lambda job: age(job.submitted_at), right=True),
+    Column("AGE", lambda job: age(job.submitted_at), right=True, restless=True),
     Column("REASON", lambda job: job.reason),
 )
 
@@ -388,8 +475,11 @@ def job_in_full(detail: JobDetail, tasks: list[TaskView], *, wide: bool) -> str:
     parts = [_what_it_is(detail), _what_it_runs(detail.spec)]
     if detail.refusals:
         parts.append("\n".join(line for refusal in detail.refusals for line in refusal_lines(refusal)) + "\n")
-    columns = [column for column in TASK_COLUMNS if wide or not column.wide]
     shown = tasks if wide else tasks[:_TASKS_SHOWN_MAX]
+    # Of one job where its tasks are reached, for there is room for it.
+    other = "PORTS" if any(task.address for task in shown) else "ADDRESS"
+    columns = [column for column in TASK_COLUMNS if wide or not column.wide or column.title == "ADDRESS"]
+    columns = [column for column in columns if wide or column.title != other]
     if shown:
         parts.append(draw(shown, columns) + _more(detail.job, len(tasks) - len(shown)))
     return "\n".join(parts)

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 
 _SHOWN_MAX = 8
+PAGE_MAX = 1000  # items of one page of a list, at the most
 
 
 def match_job(text: str, jobs: Sequence[str]) -> str:
@@ -197,11 +198,6 @@ def every_job(client: "Client") -> list[JobView]:
     return list(every(client, "/v1/jobs", {}, JobList))
 
 
-def each_job(client: "Client") -> Iterator[JobView]:
-    """Yield all jobs of the cell, a page at a time."""
-    return read_ahead(client, "/v1/jobs", {}, JobList)
-
-
 def every_app(client: "Client") -> list[AppView]:
     """Return all applications of the cell."""
     return list(every(client, "/v1/apps", {}, AppList))
@@ -230,11 +226,6 @@ def every_cron(client: "Client", *, times: bool = False) -> list[CronView]:
 def every_task(client: "Client", *, job: str = "", state: str = "") -> list[TaskView]:
     """Return all tasks, or those of a job, in a state."""
     return list(every(client, "/v1/tasks", {"job": job, "state": state}, TaskPage))
-
-
-def each_task(client: "Client", *, job: str = "", machine: str = "", state: str = "") -> Iterator[TaskView]:
-    """Yield all tasks, or those of a job, on a machine, in a state, a page at a time."""
-    return read_ahead(client, "/v1/tasks", {"job": job, "machine": machine, "state": state}, TaskPage)
 
 
 def latest_events(client: "Client", *, job: str = "", after: int = 0, limit: int) -> list[EventView]:

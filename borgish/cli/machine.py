@@ -1,20 +1,21 @@
 """``borgctl machine``: list, show, cordon, uncordon, taint, untaint, remove. Drains are in ``drain``."""
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from borgish.cli.at_option import AtOption, client_at
-from borgish.cli.render import Column, Form, FormOption, fields, plural, show_list, show_one
+from borgish.cli.listing import ColumnsOption, LimitOption, WatchOption
+from borgish.cli.render import Column, Form, FormOption, fields, plural, show_one
 from borgish.cli.session import IfGeneration, MaxAffected, noun, session_of
 from borgish.resources import Resources, show_bytes, show_cpu, show_devices
 from borgish.text import age, day_and_time, span
-from borgish.vocabulary import TaintEffect
+from borgish.vocabulary import MachineState, TaintEffect
 from borgish.wire.api import (
     Accepted,
     CordonRequest,
     DrainView,
+    MachineList,
     MachineView,
     RemoveRequest,
     TaintRequest,
@@ -67,38 +68,73 @@ MACHINE_COLUMNS: tuple[Column[MachineView], ...] = (
     Column("TASKS", lambda machine: str(machine.tasks), right=True),
     Column("CPU", lambda machine: _of_capacity(machine, cpu=True), right=True),
     Column("RAM", lambda machine: _of_capacity(machine, cpu=False), right=True),
-    Column("USED", lambda machine: _used(machine, cpu=True) or "-", right=True, wide=True),
-    Column("USED RAM", lambda machine: _used(machine, cpu=False) or "-", right=True, wide=True),
+    Column("USED", lambda machine: _used(machine, cpu=True) or "-", right=True, wide=True, restless=True),
+    Column(
+        "USED RAM", lambda machine: _used(machine, cpu=False) or "-", right=True, wide=True, restless=True
+    ),
     Column("RUNTIMES", lambda machine: ",".join(machine.runtimes)),
     Column("ADDRESS", lambda machine: machine.address, wide=True),
-    Column("AGE", lambda machine: age(machine.joined_at), right=True),
-    Column("TAINTS", lambda machine: ",".join(map(_taint, machine.taints)) or "-"),
+    Column("AGE", lambda machine: age(machine.joined_at), right=True, restless=True),
+    Column("TAINTS", lambda machine: ",".join(map(_taint, machine.taints)) or "-", rare=True),
     Column("REASON", _trouble),
 )
 
 
-def _columns(machines: Sequence[MachineView]) -> tuple[Column[MachineView], ...]:
-    """Return the columns, without the one of taints where no machine has any: reasons need the room."""
-    if any(machine.taints for machine in machines):
-        return MACHINE_COLUMNS
-    return tuple(column for column in MACHINE_COLUMNS if column.title != "TAINTS")
-
-
 @app.command("list")
-def list_(context: typer.Context, at: AtOption = "", output: FormOption = Form.TABLE) -> None:
-    """List the machines."""
-    from borgish.cli.lookup import every_machine
+def list_(
+    context: typer.Context,
+    label: Annotated[
+        str,
+        typer.Option(
+            "--label", "-l", metavar="SELECTOR", help="Only with these attributes: rack=r1, arch!=arm64, gpu."
+        ),
+    ] = "",
+    state: Annotated[
+        MachineState | None, typer.Option("--state", help="Only machines in this state.")
+    ] = None,
+    sort: Annotated[
+        str,
+        typer.Option(
+            "--sort",
+            metavar="KEY",
+            help="By name, trouble, tasks, or the share of cpu or ram that tasks have; -KEY is the reverse.",
+        ),
+    ] = "",
+    columns: ColumnsOption = "",
+    limit: LimitOption = None,
+    watch: WatchOption = False,
+    at: AtOption = "",
+    output: FormOption = Form.TABLE,
+) -> None:
+    """List the machines. As in: borgctl machine list -l rack=r1 --sort trouble"""
+    from borgish.cli.listing import Listing
 
-    machines = every_machine(client_at(context, at, output))
-    none = "no machine had joined" if at else "no machine has joined"
-    show_list(machines, _columns(machines), output, lambda machine: machine.name, none)
+    client = client_at(context, at, output)
+    is_filtered = bool(label or state)
+    none = "no such machines" if is_filtered else "no machine had joined" if at else "no machine has joined"
+    listing = Listing(
+        client=client,
+        path="/v1/machines",
+        page=MachineList,
+        params={"label": label, "state": state, "sort": sort},
+        columns=MACHINE_COLUMNS,
+        form=output,
+        name=lambda machine: machine.name,
+        none=none,
+        limit=limit,
+        chosen=columns,
+        kinds="event",
+    )
+    if watch:
+        listing.watch()
+    listing.show()
 
 
 @app.command()
 def show(
     context: typer.Context, machine: MachineName, at: AtOption = "", output: FormOption = Form.TABLE
 ) -> None:
-    """Show one machine."""
+    """Show one machine. As in: borgctl machine show m1"""
     client = client_at(context, at, output)
     view = client.get(_path(client, machine), None, MachineView)
     show_one(view, output, view.name, lambda it, _: machine_in_full(it))

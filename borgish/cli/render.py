@@ -1,7 +1,8 @@
-"""The forms in which borgctl shows what it was asked for: ``-o table|wide|json|yaml|name``.
+"""The forms in which borgctl shows what it was asked for, which ``-o`` names.
 
 json and yaml are the shapes of ``wire.api``, complete: an array of items for a list, the object for
-one. They are for programs, so nothing else is written to stdout beside them.
+one. jsonl has an item on each line, csv a column for each field, and a template the fields that it names.
+They are for programs, so nothing else is written to stdout beside them.
 """
 
 import codecs
@@ -9,9 +10,8 @@ import re
 import sys
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from enum import StrEnum
 from itertools import islice
-from typing import Annotated, Generic, TextIO, TypeVar
+from typing import Annotated, ClassVar, Generic, TextIO, TypeVar
 
 import msgspec
 import typer
@@ -24,17 +24,91 @@ from borgish.vocabulary import TASKS_PER_JOB_MAX, Outcome, State
 T = TypeVar("T")
 
 
-class Form(StrEnum):
-    """Output format."""
+class Form(msgspec.Struct, frozen=True):
+    """How something is written; ``template`` is that of the form of this name."""
 
-    TABLE = "table"
-    WIDE = "wide"
-    JSON = "json"
-    YAML = "yaml"
-    NAME = "name"
+    word: str
+    template: str = ""
+    TABLE: ClassVar["Form"]
+    WIDE: ClassVar["Form"]
+    JSON: ClassVar["Form"]
+    YAML: ClassVar["Form"]
+    JSONL: ClassVar["Form"]
+    CSV: ClassVar["Form"]
+    NAME: ClassVar["Form"]
+    FILE: ClassVar["Form"]  # of what has one
+
+    def __str__(self) -> str:
+        return f"{self.word}={self.template}" if self.template else self.word
+
+    @property
+    def is_for_people(self) -> bool:
+        """Whether it is one of the tables, which stand among words."""
+        return self in (Form.TABLE, Form.WIDE)
 
 
-FormOption = Annotated[Form, typer.Option("--output", "-o", help="Output format.")]
+_WORDS = ("table", "wide", "json", "yaml", "jsonl", "csv", "name")
+for _word in (*_WORDS, "file"):
+    setattr(Form, _word.upper(), Form(_word))
+_TEMPLATE = "template="
+
+
+def _read_form(text: "str | Form") -> Form:
+    return _form(text, _WORDS)
+
+
+def _read_form_or_file(text: "str | Form") -> Form:
+    return _form(text, (*_WORDS, "file"))
+
+
+def _form(text: "str | Form", words: Sequence[str]) -> Form:
+    """Return the form that somebody asks for; a default is one already."""
+    if isinstance(text, Form):
+        return text
+    if text.startswith(_TEMPLATE):
+        from borgish.cli.forms import Template
+        from borgish.errors import Invalid
+
+        try:
+            Template(template := text.removeprefix(_TEMPLATE))
+        except Invalid as error:
+            raise typer.BadParameter(f"{error.message}. {error.hint}") from None
+        return Form("template", template)
+    if text not in words:
+        raise typer.BadParameter(f"'{safe(text)}' is not one of {', '.join(words)}, template='{{name}}'")
+    found: Form = getattr(Form, text.upper())
+    return found
+
+
+def _complete(words: Sequence[str]) -> Callable[[str], list[str]]:
+    def completed(incomplete: str) -> list[str]:
+        return [word for word in (*words, _TEMPLATE) if word.startswith(incomplete)]
+
+    return completed
+
+
+FormOption = Annotated[
+    Form,
+    typer.Option(
+        "--output",
+        "-o",
+        parser=_read_form,
+        autocompletion=_complete(_WORDS),
+        metavar="|".join((*_WORDS, "template=TEXT")),
+        help="Output format. A template names fields of the JSON: '{name} {resources.cpu_millis}'.",
+    ),
+]
+FileFormOption = Annotated[
+    Form,
+    typer.Option(
+        "--output",
+        "-o",
+        parser=_read_form_or_file,
+        autocompletion=_complete((*_WORDS, "file")),
+        metavar="|".join((*_WORDS, "file", "template=TEXT")),
+        help="Output format. `file` is a file that can be submitted; a template names fields of the JSON.",
+    ),
+]
 
 # JSON escapes the control characters below 0x20 only; these too must not reach a terminal.
 _HIDDEN = re.compile("[\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]")
@@ -48,41 +122,65 @@ class Column(msgspec.Struct, Generic[T], frozen=True):
     style: Callable[[T], str] = lambda _: ""
     right: bool = False  # numbers
     wide: bool = False  # only in the wide table
-    rare: bool = False  # in the wide table, and where any of the items has something else than 0
+    rare: bool = False  # in the wide table, and where any of the items has something else than 0 or -
+    restless: bool = False  # it is another each time without anything having happened
 
 
 def show_list(
-    items: Iterable[T], columns: Sequence[Column[T]], form: Form, name: Callable[[T], str], none: str
+    items: Iterable[T],
+    columns: Sequence[Column[T]],
+    form: Form,
+    name: Callable[[T], str],
+    none: str,
+    fields: Sequence[str] = (),
 ) -> None:
-    """Show a list; names and tables as its items come. ``none`` is what to say, to people, when there is
-    nothing."""
+    """Show a list, but for json and yaml as its items come. ``none`` is what to say, to people, when there is
+    nothing; ``fields`` are those that CSV has, where not all."""
     if form in (Form.JSON, Form.YAML):
         whole = list(items)
         print_out(as_json(whole) if form is Form.JSON else as_yaml(whole))
         return
-    table, is_empty = Table(columns, rare=form is Form.WIDE), True
+    written, is_empty = writer(columns, form, name, fields), True
     following = iter(items)
     while some := list(islice(following, ROWS_AT_ONCE)):
         is_empty = False
-        if form is Form.NAME:
-            _names([name(item) for item in some])
-        else:
-            print_out(table.rows(some))
+        print_out(written(some))
         sys.stdout.flush()
-    if is_empty and form is not Form.NAME:
+    if is_empty and form.is_for_people:
         from borgish.cli.screen import print_err
 
         print_err(none)
+
+
+def writer(
+    columns: Sequence[Column[T]], form: Form, name: Callable[[T], str], fields: Sequence[str] = ()
+) -> Callable[[Sequence[T]], str]:
+    """Return what writes some more items of a list, as they come, in a form that goes on."""
+    if form.is_for_people:
+        return Table(columns, rare=form is Form.WIDE).rows
+    if form is Form.NAME:
+        return lambda items: "\n".join(safe(name(item)) for item in items)
+    if form is Form.CSV:
+        from borgish.cli.forms import CsvLines
+
+        return CsvLines(fields).rows
+    if form.template:
+        from borgish.cli.forms import Template
+
+        template = Template(form.template)
+        return lambda items: "\n".join(map(template.filled, items))
+    return lambda items: "\n".join(map(as_json_line, items))
 
 
 def show_one(item: T, form: Form, name: str, people: Callable[[T, bool], str]) -> None:
     """Show one object; ``people(item, wide)`` returns it as safe text for the table forms."""
     if form in (Form.JSON, Form.YAML):
         print_out(as_json(item) if form is Form.JSON else as_yaml(item))
-    elif form is Form.NAME:
-        _names([name])
-    else:
+    elif form.is_for_people:
         print_out(people(item, form is Form.WIDE))
+    elif form is not Form.NAME or name:
+        write: Callable[[Sequence[T]], str] = writer((), form, lambda _: name)
+        print_out(write([item]))
 
 
 def as_json(value: object) -> str:
@@ -115,11 +213,6 @@ def fields(pairs: Sequence[tuple[str, str]]) -> str:
     return "".join(f"{label:<{width}}  {value}\n" for label, value in shown)
 
 
-def _names(names: Sequence[str]) -> None:
-    if names:
-        print_out("\n".join(safe(name) for name in names))
-
-
 _GAP = "  "
 _LAST_WIDTH_MIN = 12
 ROWS_AT_ONCE = 1000
@@ -147,7 +240,7 @@ class Table(Generic[T]):
         self._needed |= {
             column.title
             for column in self._columns
-            if column.title not in self._needed and any(column.text(item) != "0" for item in items)
+            if column.title not in self._needed and any(column.text(item) not in ("0", "-") for item in items)
         }
         columns = [column for column in self._columns if column.title in self._needed]
         titles = self._widths.keys() != self._needed

@@ -2,22 +2,25 @@
 
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Annotated
 
+import msgspec
 import typer
 
 from borgish.cli.at_option import AtOption, NowOnly, client_at
+from borgish.cli.listing import ColumnsOption, LabelOption, LimitOption, UserFilterOption, WatchOption
+from borgish.cli.lookup import Params
 from borgish.cli.problems import last_exit
-from borgish.cli.render import Column, Form, FormOption, fields, plural, show_list, show_one, state_text
+from borgish.cli.render import Column, Form, FormOption, fields, plural, show_one, state_text
 from borgish.cli.screen import print_err
 from borgish.cli.session import noun, session_of
 from borgish.errors import BorgishError
 from borgish.resources import DEVICE_MILLIS, parse_bytes, show_bytes, show_cpu, show_devices
 from borgish.text import age, safe
 from borgish.vocabulary import Outcome, Phase, State, task_name
-from borgish.wire.api import IncomingView, ProgramView, TaskView
+from borgish.wire.api import IncomingView, ProgramView, TaskList, TaskView
 from borgish.wire.api_commands import CopyCall, ExecCall, TerminalCall
 
 if TYPE_CHECKING:
@@ -38,29 +41,103 @@ def list_(
     context: typer.Context,
     job: Annotated[str, typer.Argument(metavar="[JOB]", help="Only the tasks of this job.")] = "",
     of_job: Annotated[str, typer.Option("--job", metavar="JOB", help="The same, as an option.")] = "",
+    every: Annotated[
+        bool, typer.Option("--all", "-a", help="A line for each dead task, also where many came out alike.")
+    ] = False,
+    label: LabelOption = "",
+    user: UserFilterOption = "",
     machine: Annotated[str, typer.Option("--machine", help="Only tasks on this machine.")] = "",
     state: Annotated[State | None, typer.Option("--state", help="Only tasks in this state.")] = None,
+    sort: Annotated[
+        str,
+        typer.Option(
+            "--sort",
+            metavar="KEY",
+            help="By name, trouble, since, restarts, or use of cpu or ram; -KEY is the reverse.",
+        ),
+    ] = "",
+    columns: ColumnsOption = "",
+    limit: LimitOption = None,
+    watch: WatchOption = False,
     at: AtOption = "",
     output: FormOption = Form.TABLE,
 ) -> None:
-    """List tasks."""
-    from borgish.cli.lookup import each_task, find_job, find_machine
+    """List tasks. In the table, dead ones of a job that follow each other and came out alike are one line.
+
+    As in: borgctl task list web --sort restarts -o wide
+    """
+    from borgish.cli.listing import Listing
+    from borgish.cli.lookup import find_job, find_machine
 
     client = client_at(context, at, output)
     job = job or of_job
-    tasks = each_task(
-        client,
-        job=find_job(client, job) if job else "",
-        machine=find_machine(client, machine) if machine else "",
-        state=state or "",
+    params: Params = {
+        "job": find_job(client, job) if job else "",
+        "machine": find_machine(client, machine) if machine else "",
+        "user": user,
+        "label": label,
+        "state": state,
+        "sort": sort,
+    }
+    listing = Listing(
+        client=client,
+        path="/v1/tasks",
+        page=TaskList,
+        params=params,
+        columns=TASK_COLUMNS,
+        form=output,
+        name=lambda task: task.name,
+        none="no such tasks",
+        limit=limit,
+        chosen=columns,
+        folded=iter if every else folded,
     )
-    show_list(tasks, TASK_COLUMNS, output, lambda task: task.name, "no such tasks")
+    if watch:
+        listing.watch()
+    listing.show()
+
+
+FOLDED_MIN = 4
+"""So many dead tasks that are alike are one line; fewer are shown each by itself."""
+
+
+def folded(tasks: Iterable[TaskView]) -> Iterator[TaskView]:
+    """Yield tasks, and in place of dead ones of a job that follow each other and came out alike one that is
+    named by all of their indexes."""
+    run: list[TaskView] = []
+    for task in tasks:
+        if run and not _goes_on(run[-1], task):
+            yield from _as_one(run)
+            run = []
+        run.append(task)
+    yield from _as_one(run)
+
+
+def _goes_on(last: TaskView, task: TaskView) -> bool:
+    alike = all(task.state is State.DEAD for task in (last, task)) and _how(last) == _how(task)
+    return alike and (task.job, task.index) == (last.job, last.index + 1)
+
+
+def _how(task: TaskView) -> tuple[object, ...]:
+    return task.outcome, task.exit_code, task.signal
+
+
+def _as_one(run: Sequence[TaskView]) -> Iterator[TaskView]:
+    if len(run) < FOLDED_MIN:
+        yield from run
+        return
+    reasons = {task.reason for task in run}
+    yield msgspec.structs.replace(
+        run[-1],
+        name=f"{run[0].job}/{run[0].index}-{run[-1].index}",
+        since=max(task.since for task in run),
+        reason=reasons.pop() if len(reasons) == 1 else "",
+    )
 
 
 @app.command()
 def show(context: typer.Context, task: TaskName, at: AtOption = "", output: FormOption = Form.TABLE) -> None:
-    """Show one task."""
-
+    """Show one task. As in: borgctl task show web/0"""
     client = client_at(context, at, output)
     view = client.get(_path(client, task), None, TaskView)
     show_one(view, output, view.name, lambda it, wide: task_in_full(it, wide=wide))
@@ -303,6 +380,11 @@ def show_ports(task: TaskView) -> str:
     return ",".join(f"{name}={port}" for name, port in task.ports.items())
 
 
+def show_addresses(task: TaskView) -> str:
+    """Return ``http=10.0.0.7:20001,admin=10.0.0.7:20002``: where each port is reached."""
+    return ",".join(f"{name}={address}" for name, address in task.address.items())
+
+
 def devices_text(task: TaskView) -> str:
     """Return ``gpu:0,gpu:1``, with what it has of them where that is a part: ``gpu:0 (500m)``."""
     parts = [show_devices(m) for m in task.resources.devices.values() if m % DEVICE_MILLIS]
@@ -328,15 +410,16 @@ TASK_COLUMNS: tuple[Column[TaskView], ...] = (
     Column("PHASE", lambda task: task.phase or "-", task_style),
     Column("MACHINE", lambda task: machine_now(task) or "-"),
     Column("PORTS", lambda task: show_ports(task) or "-"),
+    Column("ADDRESS", lambda task: show_addresses(task) or "-", wide=True),
     Column("RESTARTS", lambda task: str(task.restarts), right=True, wide=True),
     Column("PID", lambda task: str(task.pid or "-"), right=True, wide=True),
     Column("VERSION", lambda task: str(task.version), right=True, wide=True),
     Column("ATTEMPT", lambda task: str(task.attempt), right=True, wide=True),
     Column("PRIORITY", lambda task: str(task.priority), right=True, wide=True),
-    Column("CPU", lambda task: _usage_text(task, cpu=True), right=True, wide=True),
-    Column("RAM", lambda task: _usage_text(task, cpu=False), right=True, wide=True),
+    Column("CPU", lambda task: _usage_text(task, cpu=True), right=True, wide=True, restless=True),
+    Column("RAM", lambda task: _usage_text(task, cpu=False), right=True, wide=True, restless=True),
     Column("EXIT", lambda task: last_exit(task) or "-", wide=True),
-    Column("AGE", lambda task: age(task.since), right=True),
+    Column("AGE", lambda task: age(task.since), right=True, restless=True),
     Column("REASON", lambda task: task.reason or (task.incoming.text if task.incoming else "")),
 )
 
@@ -367,6 +450,7 @@ def task_in_full(task: TaskView, *, wide: bool) -> str:
             ("pid", str(task.pid) if task.pid else ""),
             ("programs", "; ".join(map(program_text, task.programs))),
             ("ports", show_ports(task)),
+            ("address", show_addresses(task)),
             ("incoming", incoming_text(task.incoming) if task.incoming else ""),
             ("devices", devices_text(task)),
             ("started", f"{age(task.started_at)} ago" if task.started_at else ""),

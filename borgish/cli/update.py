@@ -50,7 +50,7 @@ def status(context: typer.Context, job: JobName, at: AtOption = "", output: Form
 
     client = client_at(context, at, output)
     detail = look(client, find_job(client, job))
-    if output in (Form.JSON, Form.YAML):
+    if not output.is_for_people and output is not Form.NAME:
         show_one(_status(detail), output, detail.job.name, lambda *_: "")
     else:
         show_one(detail, output, detail.job.name, lambda it, _: status_in_full(it))
