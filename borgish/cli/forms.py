@@ -103,8 +103,8 @@ def _near(field: str, kind: type) -> str:
 
     known = fields_of(kind) if _is_struct(kind) else ()
     known = tuple(dict.fromkeys((*(name.partition(".")[0] for name in known), *known)))
-    near = get_close_matches(field, known, 3, 0.5)
-    near += [name for name in known if field in name.split(".") and name not in near]
+    near = [name for name in known if name.startswith(field) or field in name.split(".")]
+    near += [name for name in get_close_matches(field, known, 3, 0.5) if name not in near]
     if near:
         return f"Did you mean {', '.join(near[:3])}?"
     return f"There are {', '.join(name for name in known if '.' not in name)}"

@@ -42,7 +42,6 @@ from borgish.wire.api import (
 )
 
 if TYPE_CHECKING:
-    from borgish.bands import Bands
     from borgish.client import Client
 
 
@@ -53,7 +52,6 @@ Files = Annotated[list[Path], typer.Argument(metavar="FILE...", help="Job files;
 UserOption = Annotated[
     str, typer.Option("--user", help="Owner of the job, if the file does not name one. Default: you.")
 ]
-HIDDEN = "***"  # what the API shows in place of a value
 _NO_JOBS = "no jobs; `borgctl job submit FILE` makes one"
 SettleOption = Annotated[
     str | None,
@@ -246,11 +244,15 @@ def show(
     detail = look(client, find_job(client, job))
     name = detail.job.name
     if owners:
+        if output is Form.FILE:
+            raise typer.BadParameter("cannot be combined with -o file", param_hint="--owners")
         none = f"{name} is all of who submitted it, {detail.job.submitted_by}: no application has applied it"
         show_list(detail.owners, OWNER_COLUMNS, output, lambda owner: owner.field, none)
         return
     if output is Form.FILE:
-        print_out(_as_file(detail.spec, session_of(context).bands()))
+        from borgish.cli.versions import as_file
+
+        print_out(as_file(detail.spec, session_of(context).bands()))
         return
     show_one(detail, output, name, lambda it, wide: job_in_full(it, every_task(client, job=name), wide=wide))
 
@@ -352,22 +354,6 @@ def wait(
         raise typer.Exit(GONE) from None
     settle_seconds = None if settle is None else seconds_of(settle, "--settle")
     raise typer.Exit(*follow(client, [name], Goal(goal), seconds, settle_seconds))
-
-
-def _as_file(spec: JobSpec, bands: "Bands | None") -> str:
-    """Return a job as its file. Raises Forbidden for one of which not all is shown to who asks."""
-    from borgish.bands import DEFAULT_BANDS
-    from borgish.errors import Forbidden
-    from borgish.spec.write import write_job
-    from borgish.text import safe_lines
-
-    envs = [spec.env, *(each.env or {} for each in spec.overrides.values()), *(each.env for each in spec.group)]
-    if any(value == HIDDEN for env in envs for value in env.values()):
-        raise Forbidden(
-            f"values in the environment of {spec.key} are shown to its user and to admins only",
-            "Ask one of them for the file; -o yaml shows the rest",
-        )
-    return safe_lines(write_job(spec, bands or DEFAULT_BANDS))
 
 
 def kill_tasks(

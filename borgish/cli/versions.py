@@ -4,7 +4,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from borgish.bands import DEFAULT_BANDS, Bands
-from borgish.cli.render import Column, Form, fields, show_list, show_one
+from borgish.cli.render import Column, Form, as_yaml, fields, show_list, show_one
+from borgish.cli.screen import print_out
+from borgish.errors import Forbidden
+from borgish.spec.job import JobSpec
 from borgish.text import age, safe_lines
 from borgish.wire.api import VersionDetail, VersionList, VersionView
 
@@ -35,7 +38,28 @@ def show_version(
     from borgish.client import quoted
 
     found = client.get(quoted("jobs", *job.split("/"), "versions", version), None, VersionDetail)
+    if form is Form.FILE:
+        print_out(as_file(found.spec, bands()))
+        return
     show_one(found, form, f"{job}@{version}", lambda it, _: version_in_full(it, bands() or DEFAULT_BANDS))
+
+
+HIDDEN = "***"  # what the API shows in place of a value
+
+
+def as_file(spec: JobSpec, bands: Bands | None) -> str:
+    """Return a job as its file. Raises Forbidden for one of which not all is shown to who asks."""
+    from borgish.spec.write import job_file, write_job
+
+    envs = [spec.env, *(each.env or {} for each in spec.overrides.values()), *(it.env for it in spec.group)]
+    if any(value == HIDDEN for env in envs for value in env.values()):
+        raise Forbidden(
+            f"values in the environment of {spec.key} are shown to its user and to admins only",
+            "Ask one of them for the file; -o yaml shows the rest",
+        )
+    text = write_job(spec, bands or DEFAULT_BANDS)
+    # What could act on a terminal is escaped as YAML has it, so that the file says the same.
+    return text if safe_lines(text) == text else as_yaml(job_file(spec, bands or DEFAULT_BANDS))
 
 
 def version_in_full(found: VersionDetail, bands: Bands) -> str:
