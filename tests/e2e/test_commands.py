@@ -1,5 +1,7 @@
 """borgctl on a running cell: what people do with jobs, tasks, machines, events and checkpoints."""
 
+import csv
+import io
 import json
 import os
 import signal
@@ -256,12 +258,19 @@ def test_every_list_has_every_form(tidied: RealCell, capsys: pytest.CaptureFixtu
     tidied.ok("checkpoint", "create")
     for noun in ("job", "task", "machine", "events", "checkpoint"):
         listing = (noun,) if noun == "events" else (noun, "list")
+        listing += ("--all",) * (noun in ("job", "task"))  # whatever ended before, line by line
         items = json.loads(shown(*listing, "-o", "json"))
         assert items
         as_yaml = yaml.safe_load(shown(*listing, "-o", "yaml"))
         assert [item.keys() for item in as_yaml][:2] == [item.keys() for item in items][:2]
         key = "position" if noun in ("events", "checkpoint") else "name"
         assert {str(item[key]) for item in items} <= set(shown(*listing, "-o", "name").split())
+        by_line = [json.loads(line) for line in shown(*listing, "-o", "jsonl").splitlines()]
+        assert [item[key] for item in by_line] == [item[key] for item in items]
+        rows = list(csv.DictReader(io.StringIO(shown(*listing, "-o", "csv"))))
+        assert [row[key] for row in rows] == [str(item[key]) for item in items]
+        filled = shown(*listing, "-o", f"template={{{key}}}!").splitlines()
+        assert filled == [f"{item[key]}!" for item in items]
         table, wide = shown(*listing).splitlines(), shown(*listing, "-o", "wide").splitlines()
         assert len(wide[0].split()) > len(table[0].split())
         assert len(table) == len(wide) == len(items) + 1
