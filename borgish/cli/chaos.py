@@ -70,11 +70,11 @@ class LocalCell:
 
     def tasks(self, machine: str = "") -> "list[TaskView]":
         """Return the tasks that have a program, of one machine or of all. None while nobody answers."""
-        from borgish.cli.lookup import each_task
+        from borgish.cli.lookup import every_task
 
         with contextlib.closing(self.client()) as client:
             try:
-                return [each for each in each_task(client, machine=machine, state="running") if each.pid]
+                return [each for each in every_task(client, machine=machine, state="running") if each.pid]
             except Unreachable:
                 return []
 

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-WATCH_SECONDS = 2.0
+WATCH_SECONDS, WATCH_SECONDS_MIN = 2.0, 0.5
+"""How long until what is watched is asked for again: without news, and where there are news all the time."""
 
 LabelOption = Annotated[
     str,
@@ -75,6 +76,7 @@ class Listing(msgspec.Struct, Generic[T]):
         """Show it until interrupted, as kubectl does: on a terminal a table is drawn anew, and elsewhere, and
         in other forms, each item that has changed is written again."""
         from borgish.cli.changes import Changes, Deadline
+        from borgish.errors import Unreachable
 
         if self.form is Form.YAML or not self.client.is_present:
             why = "yaml has no end" if self.form is Form.YAML else "the past does not change"
@@ -82,13 +84,21 @@ class Listing(msgspec.Struct, Generic[T]):
         is_redrawn = self.form.is_for_people and is_terminal(sys.stdout)
         show = self._redraw if is_redrawn else self._append
         changes = Changes(self.client, self.kinds)
+        lost = ""
         try:
+            show()
             while True:
-                show()
                 sys.stdout.flush()
-                deadline = Deadline(WATCH_SECONDS)
-                while deadline.left and not changes.wait(deadline.left):
-                    pass
+                deadline, is_news = Deadline(WATCH_SECONDS), False
+                while deadline.left and not (is_news and deadline.spent >= WATCH_SECONDS_MIN):
+                    is_news = changes.wait(deadline.left) or is_news
+                try:
+                    show()
+                    lost = ""
+                except Unreachable as error:  # a master that is away is waited for, and that is said once
+                    if not lost:
+                        print_err(f"{error.message}; waiting for it")
+                    lost = error.message
         except KeyboardInterrupt:
             raise typer.Exit from None
 
@@ -127,7 +137,7 @@ class Listing(msgspec.Struct, Generic[T]):
         lines = Table(columns, rare=self.form is Form.WIDE).rows(rows).splitlines() if rows else [self.none]
         room = max(2, shutil.get_terminal_size().lines - 2)
         left = len(lines) - room
-        head = f"{clock_time(instant(_now()))}, {len(rows)} in all; Ctrl-C ends"
+        head = f"{clock_time(instant(_now()))}; Ctrl-C ends"
         more = f"and {left} more; --limit, or a filter, shows less" if left > 0 else ""
         print_out("\x1b[H\x1b[2J" + "\n".join([head, *lines[:room], *([more] if more else [])]))
 

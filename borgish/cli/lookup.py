@@ -223,9 +223,9 @@ def every_cron(client: "Client", *, times: bool = False) -> list[CronView]:
     return list(every(client, "/v1/crons", {"times": True} if times else {}, CronList))
 
 
-def every_task(client: "Client", *, job: str = "", state: str = "") -> list[TaskView]:
-    """Return all tasks, or those of a job, in a state."""
-    return list(every(client, "/v1/tasks", {"job": job, "state": state}, TaskPage))
+def every_task(client: "Client", *, job: str = "", machine: str = "", state: str = "") -> list[TaskView]:
+    """Return all tasks, or those of a job, on a machine, in a state."""
+    return list(every(client, "/v1/tasks", {"job": job, "machine": machine, "state": state}, TaskPage))
 
 
 def latest_events(client: "Client", *, job: str = "", after: int = 0, limit: int) -> list[EventView]:

@@ -257,8 +257,8 @@ def test_every_list_has_every_form(tidied: RealCell, capsys: pytest.CaptureFixtu
     submitted(tidied, SLEEPERS)
     tidied.ok("checkpoint", "create")
     for noun in ("job", "task", "machine", "events", "checkpoint"):
-        listing = (noun,) if noun == "events" else (noun, "list")
-        listing += ("--all",) * (noun in ("job", "task"))  # whatever ended before, line by line
+        every = ("--all",) * (noun in ("job", "task"))  # whatever ended before, line by line
+        listing = (noun,) if noun == "events" else (noun, "list", *every)
         items = json.loads(shown(*listing, "-o", "json"))
         assert items
         as_yaml = yaml.safe_load(shown(*listing, "-o", "yaml"))

@@ -15,7 +15,7 @@ from borgish.errors import Invalid
 from borgish.spec.read import read_job
 from borgish.text import safe_lines
 from borgish.vocabulary import Outcome, State
-from borgish.wire.api import JobDetail, JobList, JobView, MachineList, Page, TaskList, TaskView
+from borgish.wire.api import JobDetail, JobList, JobView, MachineList, Page, Problem, TaskList, TaskView
 from tests.unit.cli.conftest import Run
 from tests.unit.cli.samples import Asked, FakeMaster, job, machine, spec, task
 
@@ -287,6 +287,7 @@ class Clockwork:
 @pytest.fixture
 def looks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr("borgish.cli.changes.Changes", Clockwork)
+    monkeypatch.setattr("borgish.cli.listing.WATCH_SECONDS_MIN", 0.0)
     Clockwork.looks = 3
     yield
     Clockwork.looks = 0
@@ -330,6 +331,17 @@ def test_on_a_terminal_it_is_drawn_anew(
     assert "no jobs" in second
     assert "and 15 more; --limit, or a filter, shows less" in third
     assert len(third.splitlines()) == 8
+
+
+@pytest.mark.usefixtures("looks")
+def test_a_master_that_is_away_is_waited_for(master: FakeMaster, run: Run, capsys: Out) -> None:
+    away = Problem("", 503, "the master is away")
+    answers = iter([JobList((job(),)), away, JobList((job(up=1),))])
+    master.answers["GET /v1/jobs"] = lambda _: next(answers)
+    assert run("job", "list", "-w", "--columns", "up") == 0
+    shown = capsys.readouterr()
+    assert shown.out == " UP\n3/3\n1/3\n"
+    assert shown.err == "the master is away; waiting for it\n"
 
 
 def test_what_has_no_end_is_not_watched(master: FakeMaster, run: Run, capsys: Out) -> None:
