@@ -145,8 +145,9 @@ def parse(command: Any, context: typer.Context, words: list[str]) -> None:
         found = given.get(parameter.name)
         if parameter.required and parameter.param_type_name == "argument":
             assert found, f"{context.command_path}: {parameter.name} is missing"
-        choices = getattr(parameter.type, "choices", None)
-        if choices and isinstance(found, str):
+        # One of several words, or what is read by a function of its own, as the forms of output.
+        is_read = getattr(parameter.type, "choices", None) or hasattr(parameter.type, "func")
+        if is_read and isinstance(found, str):
             parameter.type.convert(found, parameter, context)
 
 
