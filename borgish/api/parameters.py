@@ -232,7 +232,8 @@ def _sort(keys: Iterable[str], words: str) -> Any:
     return QueryParameter(
         schema_extra=_either(f"-?({'|'.join(keys)})"),
         max_length=63,
-        description=f"by name, or {words}; a - before it reverses the order",
+        description=f"by name, or {words}; a - before it reverses the order. What changes in that between "
+        "two pages may be on both, or on neither",
     )
 
 

@@ -79,8 +79,8 @@ class Listing(msgspec.Struct, Generic[T]):
         from borgish.errors import Unreachable
 
         if self.form is Form.YAML or not self.client.is_present:
-            why = "yaml has no end" if self.form is Form.YAML else "the past does not change"
-            raise typer.BadParameter(f"is not for this: {why}", param_hint="--watch")
+            why = "a list in yaml has no end" if self.form is Form.YAML else "only the present changes"
+            raise typer.BadParameter(f"cannot be used here: {why}", param_hint="--watch")
         is_redrawn = self.form.is_for_people and is_terminal(sys.stdout)
         show = self._redraw if is_redrawn else self._append
         changes = Changes(self.client, self.kinds)

@@ -15,7 +15,7 @@ from borgish.errors import Invalid
 from borgish.spec.read import read_job
 from borgish.text import safe_lines
 from borgish.vocabulary import Outcome, State
-from borgish.wire.api import JobDetail, JobList, JobView, MachineList, Page, Problem, TaskList, TaskView
+from borgish.wire.api import AsOf, JobDetail, JobList, JobView, MachineList, Page, Problem, TaskList, TaskView
 from tests.unit.cli.conftest import Run
 from tests.unit.cli.samples import Asked, FakeMaster, job, machine, spec, task
 
@@ -347,4 +347,7 @@ def test_a_master_that_is_away_is_waited_for(master: FakeMaster, run: Run, capsy
 def test_what_has_no_end_is_not_watched(master: FakeMaster, run: Run, capsys: Out) -> None:
     master.has(job())
     assert run("job", "list", "--watch", "-o", "yaml") == 2
-    assert "yaml has no end" in capsys.readouterr().err
+    assert "a list in yaml has no end" in capsys.readouterr().err
+    master.answers["GET /v1/moment"] = AsOf(3, "2026-01-02T03:04:05Z")
+    assert run("job", "list", "--watch", "--at", "3") == 2
+    assert "only the present changes" in capsys.readouterr().err
