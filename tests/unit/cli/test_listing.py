@@ -5,17 +5,41 @@ import csv
 import io
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import msgspec
 import pytest
 
+from borgish.cli.cell import CellRow
+from borgish.cli.diagnosis import Finding
+from borgish.cli.drain import WindowRow
 from borgish.cli.forms import Template, fields_of
 from borgish.cli.task import folded
 from borgish.errors import Invalid
 from borgish.spec.read import read_job
 from borgish.text import safe_lines
 from borgish.vocabulary import Outcome, State
-from borgish.wire.api import AsOf, JobDetail, JobList, JobView, MachineList, Page, Problem, TaskList, TaskView
+from borgish.wire.api import (
+    AsOf,
+    BudgetView,
+    CheckpointView,
+    EventView,
+    JobDetail,
+    JobList,
+    JobView,
+    MachineList,
+    MachineView,
+    Page,
+    Problem,
+    QuotaView,
+    TaskList,
+    TaskView,
+    VersionView,
+)
+from borgish.wire.api_access import AuditView, GroupView, InvitationView, SecretView, TokenView, UserView
+from borgish.wire.api_apps import AppView
+from borgish.wire.api_crons import CronView
+from borgish.wire.api_past import HistoryView
 from tests.unit.cli.conftest import Run
 from tests.unit.cli.samples import Asked, FakeMaster, job, machine, spec, task
 
@@ -351,3 +375,28 @@ def test_what_has_no_end_is_not_watched(master: FakeMaster, run: Run, capsys: Ou
     master.answers["GET /v1/moment"] = AsOf(3, "2026-01-02T03:04:05Z")
     assert run("job", "list", "--watch", "--at", "3") == 2
     assert "only the present changes" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *(JobView, TaskView, MachineView, EventView, QuotaView, BudgetView, CheckpointView, VersionView),
+        *(UserView, GroupView, TokenView, SecretView, InvitationView, AuditView),
+        *(AppView, CronView, HistoryView, Finding, CellRow, WindowRow),
+    ],
+)
+def test_every_list_has_columns_for_csv(kind: type[msgspec.Struct]) -> None:
+    names = fields_of(kind)
+    assert len(set(names)) == len(names)
+    assert {name.partition(".")[0] for name in names} == {
+        it.encode_name for it in msgspec.structs.fields(kind)
+    }
+
+
+def test_files_that_are_checked_are_no_csv(run: Run, capsys: Out, tmp_path: Path) -> None:
+    file = tmp_path / "web.yaml"
+    file.write_text("name: web\nrun: [sleep, '1']\n")
+    assert run("job", "check", file, "-o", "csv") == 2
+    assert "files are shown as yaml, json or jsonl" in capsys.readouterr().err
+    assert run("job", "check", file, "-o", "jsonl") == 0
+    assert json.loads(capsys.readouterr().out)["name"] == "web"
