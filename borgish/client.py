@@ -244,12 +244,14 @@ class Client:
         opened: Callable[[Callable[[], None]], None] | None = None,
     ) -> Iterator[bytes]:
         """Return the answer to a GET, or to a POST of a struct, in pieces as they come; waits for the next
-        without limit. ``opened`` is given what ends that, from any thread."""
+        without limit, as long as the host of the master is there. ``opened`` is given what ends that, from any
+        thread."""
         connection, response = self._masters.ask(
             lambda: self._open_stream(path, params, {}, body), self.close
         )
         if (sock := connection.sock) is not None:
             sock.settimeout(None)
+            _keep_alive(sock)
             if opened is not None:
                 opened(lambda: _shut_down(sock))
         return self._pieces(connection, response)
@@ -438,6 +440,14 @@ def _trust(ca: str) -> "ssl.SSLContext":
         raise Unreachable(f"the authority's file {ca} cannot be used: {error.strerror}", _TLS_HINT) from error
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     return context
+
+
+def _keep_alive(connection: socket.socket) -> None:
+    """Have the kernel end a silent connection to a host that is gone: after half a minute."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)):
+        if number := getattr(socket, option, None):  # not every system has these
+            connection.setsockopt(socket.IPPROTO_TCP, number, value)
 
 
 def _target(path: str, params: Params | None) -> str:

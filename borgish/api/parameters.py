@@ -276,6 +276,16 @@ Tail = Annotated[
     int,
     QueryParameter(ge=0, le=TAIL_LINES_MAX, description="only the last lines, at most this many; 0 for all"),
 ]
+AttemptId = Annotated[
+    int,
+    QueryParameter(
+        ge=0, le=2**63 - 1, description="of this attempt, its last or the one before; 0: the last"
+    ),
+]
+RestartsOf = Annotated[
+    int | None,
+    QueryParameter(ge=0, le=2**31 - 1, description="with attempt: of its run after so many restarts"),
+]
 ProgramName = Annotated[
     str,
     QueryParameter(

@@ -261,9 +261,19 @@ class Programs(Protocol):
     """Reaches the programs of tasks on their machines; ``program`` "" is a task's main one."""
 
     async def logs(
-        self, task: str, *, previous: bool, incoming: bool, follow: bool, tail: int, program: str = ""
+        self,
+        task: str,
+        *,
+        previous: bool,
+        incoming: bool,
+        follow: bool,
+        tail: int,
+        program: str = "",
+        attempt: int = 0,
+        restarts: int | None = None,
     ) -> AsyncIterator[bytes]:
-        """Return the output of one of a task's programs, from the machine it runs, or last ran, on."""
+        """Return the output of one of a task's programs, from the machine it runs, or last ran, on; with an
+        ``attempt`` of that one, and with ``restarts`` of its run after so many."""
         ...
 
     async def exec(

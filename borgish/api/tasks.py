@@ -11,6 +11,7 @@ from borgish.api.parameters import (
     LIMIT_MAX,
     TASK_SORTS,
     AfterTask,
+    AttemptId,
     Flag,
     JobFilter,
     JobName,
@@ -19,6 +20,7 @@ from borgish.api.parameters import (
     MachineFilter,
     Owner,
     ProgramName,
+    RestartsOf,
     SortTasks,
     StateFilter,
     Tail,
@@ -88,16 +90,28 @@ async def task_logs(
     incoming: Flag = False,
     follow: Flag = False,
     tail: Tail = 0,
+    attempt: AttemptId = 0,
+    restarts: RestartsOf = None,
 ) -> Stream:
     """Show the output of a task's program, or of the one before it, from the machine it is on; of its
-    incoming attempt, while it is being replaced."""
+    incoming attempt, while it is being replaced. With attempt and restarts, as its view has them, it is that
+    of exactly this run: whoever follows a task asks for one run after the other, and gets none twice."""
+    if restarts is not None and not attempt:
+        raise Invalid("restarts is about an attempt, and none is given", "Pass attempt as well")
     await request.read(lambda reading: find_task(reading.cell, user, name, index))
     task = task_name(job_key(user, name), index)
     if not request.user.owns(user):
         await request.note("logs", task)
     programs = request.services.programs
     pieces = await programs.logs(
-        task, previous=previous, incoming=incoming, follow=follow, tail=tail, program=program
+        task,
+        previous=previous,
+        incoming=incoming,
+        follow=follow,
+        tail=tail,
+        program=program,
+        attempt=attempt,
+        restarts=restarts,
     )
     return Stream(await begun(pieces), media_type="application/octet-stream")
 

@@ -215,10 +215,21 @@ class Agent:
         )
         return ExecReply(output, code, cut)
 
-    async def logs(self, key: str, *, previous: bool, follow: bool, tail: int) -> AsyncIterator[bytes]:
+    async def logs(
+        self, key: str, *, previous: bool, follow: bool, tail: int, run: int = 0
+    ) -> AsyncIterator[bytes]:
         """Yield the output of an attempt's program, also of one that was let go and whose output is
-        still kept. Raises NotFound when there is none here."""
+        still kept; of the ``run`` with that number, counted from 1, where it is not 0. Raises NotFound when
+        there is none here."""
         known = self._runtime_of(key)
+        state = known.look(key) if known and run else None
+        if state is not None:
+            previous = run < state.run
+            if run < state.run - 1:
+                raise NotFound(
+                    f"machine {self.core.machine} has removed the output of run {run} of {key}",
+                    f"it is at run {state.run}; the output of the run before is kept, and no other",
+                )
         some = False
         # Of one that was let go the last run may have written nothing, as it was stopped before it began.
         runs = (previous,) if known or previous else (False, True)

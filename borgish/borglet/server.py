@@ -175,6 +175,7 @@ class BorgletApp:
             previous=query.get("previous") == "1",
             follow=query.get("follow") == "1",
             tail=_number(query, "tail", TAIL_LINES_MAX),
+            run=_number(query, "run", 2**63),
         )
         first = asyncio.ensure_future(_next(chunks))
         await asyncio.wait({first}, timeout=FIRST_CHUNK_SECONDS)

@@ -10,7 +10,8 @@ from contextlib import suppress
 from io import TextIOWrapper
 from typing import TextIO
 
-_CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
+_COLOURS = {"red": 31, "green": 32, "yellow": 33, "blue": 34, "magenta": 35, "cyan": 36}
+_CODES = {"bold": 1, "dim": 2, **_COLOURS, **{f"bright_{name}": code + 60 for name, code in _COLOURS.items()}}
 
 
 def is_terminal(file: TextIO) -> bool:

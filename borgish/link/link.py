@@ -221,8 +221,10 @@ class Link:
         follow: bool,
         tail: int,
         program: str = "",
+        run: int = 0,
     ) -> AsyncIterator[bytes]:
-        """Yield the output of a program of an attempt ("": its main one) from its machine."""
+        """Yield the output of a program of an attempt ("": its main one) from its machine; that of a ``run``,
+        counted from 1, where it is not 0."""
         query = urlencode(
             {
                 "task": task,
@@ -231,6 +233,7 @@ class Link:
                 "previous": int(previous),
                 "follow": int(follow),
                 "tail": tail,
+                "run": run,
             }
         )
         async for part in self._poller(machine).peer.stream(f"/v1/logs?{query}"):

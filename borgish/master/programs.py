@@ -1,14 +1,17 @@
 """Reaches the programs of tasks: their output, and commands beside them, on the machines they run on."""
 
+import asyncio
 from collections.abc import AsyncIterator
 
 from borgish.cell.model import Task
-from borgish.errors import Conflict, NotFound
+from borgish.errors import Conflict, NotFound, Unreachable
 from borgish.link.link import Link
 from borgish.master.core import Core
 from borgish.master.turn import Turn
 from borgish.vocabulary import JobKind, State, split_task_name
 from borgish.wire.link import ExecReply, ExecRequest, StdinReply, Terminal
+
+LOOK_SECONDS = 2.0
 
 
 class Programs:
@@ -20,15 +23,28 @@ class Programs:
         self._link = link
 
     async def logs(
-        self, task: str, *, previous: bool, incoming: bool, follow: bool, tail: int, program: str = ""
+        self,
+        task: str,
+        *,
+        previous: bool,
+        incoming: bool,
+        follow: bool,
+        tail: int,
+        program: str = "",
+        attempt: int = 0,
+        restarts: int | None = None,
     ) -> AsyncIterator[bytes]:
-        """Return the output of one of a task's programs; ``incoming``: of its incoming attempt.
+        """Return the output of one of a task's programs; ``incoming``: of its incoming attempt. With an
+        ``attempt`` it is that one's, also of the one before, and with ``restarts`` that of its run after so
+        many restarts.
 
         Raises NotFound where there is no such task, attempt or program, or it was not placed yet, and
         Conflict for an alloc, which runs nothing.
         """
         found = await self._task(task, program)
-        if incoming:
+        if attempt:
+            machine = self._machine_of(task, found, attempt)
+        elif incoming:
             machine, attempt = self._incoming(task)
         elif found.restarts == 0 and previous and found.previous_attempt and not program:
             machine, attempt, previous = found.previous_machine, found.previous_attempt, False
@@ -36,8 +52,42 @@ class Programs:
             machine, attempt = found.machine, found.attempt
         if not attempt:
             raise NotFound(f"{task} has not been placed yet", f"`borgctl why {task}` says what it waits for")
-        return self._link.logs(
-            machine, task, attempt, previous=previous, follow=follow, tail=tail, program=program
+        run = 0 if restarts is None else restarts + 1
+        pieces = self._link.logs(
+            machine, task, attempt, previous=previous, follow=follow, tail=tail, program=program, run=run
+        )
+        return self._while_up(machine, pieces) if follow else pieces
+
+    async def _while_up(self, machine: str, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """Yield what comes from a machine. Raises Unreachable once it is down: the connection to one that is
+        cut off may stand silent for ever."""
+        following: asyncio.Future[bytes | None] | None = None
+        try:
+            while True:
+                following = asyncio.ensure_future(_next(pieces))
+                while not (await asyncio.wait({following}, timeout=LOOK_SECONDS))[0]:
+                    there = self._core.cell.machines.get(machine)
+                    if there is None or not there.up:
+                        raise Unreachable(f"machine {machine} is down")
+                piece = following.result()
+                if piece is None:
+                    return
+                yield piece
+        finally:
+            if following is not None and not following.done():
+                following.cancel()
+                await asyncio.wait({following})
+
+    @staticmethod
+    def _machine_of(name: str, task: Task, attempt: int) -> str:
+        """Return the machine of the present attempt of a task, or of the one before."""
+        if attempt == task.attempt:
+            return task.machine
+        if attempt == task.previous_attempt:
+            return task.previous_machine
+        raise NotFound(
+            f"attempt {attempt} of {name} is neither its last one nor the one before",
+            f"`borgctl task show {name}` shows which attempt it has",
         )
 
     def _incoming(self, task: str) -> tuple[str, int]:
@@ -113,3 +163,7 @@ class Programs:
             known = f"beside its main program it has {', '.join(beside)}" if beside else "it has only one"
             raise NotFound(f"{name} has no program '{program}'", known)
         return task
+
+
+async def _next(pieces: AsyncIterator[bytes]) -> bytes | None:
+    return await anext(pieces, None)

@@ -120,6 +120,7 @@ class FakeMaster:
         self.sought: list[Moment] = []
         self.rolled_back: list[RollbackRequest] = []
         self.log_calls: list[tuple[str, str, bool, bool, bool, int]] = []
+        self.log_runs: list[tuple[int, int | None]] = []
         self.happened = [EventView(p, "t", "placed", f"line {p}", "ann/web", (p,)) for p in range(1, 6)]
         self.journal: list[Entry] = []
         self.wanted: HistoryFilter | None = None
@@ -213,9 +214,19 @@ class FakeMaster:
         return self.hub.subscribe(kinds, job, last_id)
 
     async def logs(
-        self, task: str, *, previous: bool, incoming: bool, follow: bool, tail: int, program: str = ""
+        self,
+        task: str,
+        *,
+        previous: bool,
+        incoming: bool,
+        follow: bool,
+        tail: int,
+        program: str = "",
+        attempt: int = 0,
+        restarts: int | None = None,
     ) -> AsyncIterator[bytes]:
         self.log_calls.append((task, program, previous, incoming, follow, tail))
+        self.log_runs.append((attempt, restarts))
         if self.log_failure:
             raise self.log_failure
         return self._log_lines(follow=follow)

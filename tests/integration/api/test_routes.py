@@ -272,6 +272,15 @@ def test_logs_are_streamed_as_they_are(api: RunningApi, admin: Client) -> None:
     assert api.master.log_calls == [("ann/web/0", "proxy", True, False, False, 5)]
 
 
+def test_logs_of_one_run_are_asked_for_by_its_attempt(api: RunningApi, admin: Client) -> None:
+    path = quoted("tasks", "ann", "web", 0, "logs")
+    list(admin.stream(path, {"attempt": 17, "restarts": 0}))
+    list(admin.stream(path))
+    assert api.master.log_runs == [(17, 0), (0, None)]
+    with pytest.raises(Invalid, match="restarts is about an attempt"):
+        admin.stream(path, {"restarts": 0})
+
+
 def test_logs_that_cannot_be_had_say_why(api: RunningApi, admin: Client) -> None:
     api.master.log_failure = Unreachable("m1 does not answer", "look at m1")
     with pytest.raises(Unreachable, match="m1 does not answer") as caught:

@@ -343,6 +343,24 @@ async def test_containers_wait_for_the_name_of_the_cell(tmp_path: Path) -> None:
     await bench.agent.close()
 
 
+@pytest.mark.parametrize(("run", "previous"), [(0, False), (4, True), (5, False), (6, False)])
+async def test_output_of_a_run_is_that_of_no_other(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, run: int, previous: bool
+) -> None:
+    bench.runtime.runs[KEY] = RunState(KEY, 5, 45, SystemClock().now().wall)
+    asked: list[bool] = []
+
+    async def logs(_key: str, *, previous: bool, **_: object) -> AsyncIterator[bytes]:
+        asked.append(previous)
+        yield b"x"
+
+    monkeypatch.setattr(bench.runtime, "logs", logs)
+    assert [each async for each in bench.agent.logs(KEY, previous=False, follow=True, tail=0, run=run)]
+    assert asked == [previous]
+    with pytest.raises(NotFound, match="removed the output of run 3"):
+        await anext(bench.agent.logs(KEY, previous=False, follow=True, tail=0, run=3))
+
+
 async def test_exec_and_logs_are_for_what_is_here(bench: Bench) -> None:
     await bench.poll(make_spec(policy=RestartPolicy.NEVER))
     await until(lambda: bench.said().phase is Phase.UP)

@@ -2,7 +2,7 @@
 
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
@@ -183,6 +183,7 @@ class FakeMaster:
         self.answers: dict[str, object] = {}
         self.asked: list[Asked] = []
         self.url = ""
+        self.cut_short = ""  # the path whose next answer in bytes breaks off
 
     def has(self, *jobs: JobView) -> "FakeMaster":
         """Give it these jobs, in the list and each by its name, as services without a probe."""
@@ -209,7 +210,7 @@ class FakeMaster:
 @contextmanager
 def serving(master: FakeMaster) -> Iterator[FakeMaster]:
     """Serve the small master on a free port."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(master.answer))
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"master": master}))
     server.daemon_threads = True
     thread = threading.Thread(target=lambda: server.serve_forever(poll_interval=0.01))
     thread.start()
@@ -222,48 +223,57 @@ def serving(master: FakeMaster) -> Iterator[FakeMaster]:
         server.server_close()
 
 
-def _handler(answer: Callable[[Asked], object]) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+class _Handler(BaseHTTPRequestHandler):
+    master: FakeMaster
+    protocol_version = "HTTP/1.1"
 
-        def do_GET(self) -> None:
-            self._answer("GET")
+    def do_GET(self) -> None:
+        self._answer("GET")
 
-        def do_POST(self) -> None:
-            self._answer("POST")
+    def do_POST(self) -> None:
+        self._answer("POST")
 
-        def _answer(self, method: str) -> None:
-            parts = urlsplit(self.path)
-            query = {key: values[0] for key, values in parse_qs(parts.query).items()}
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            found = answer(Asked(method, parts.path, query, body, dict(self.headers)))
-            if isinstance(found, Iterator):
-                self._send_all(found)
-            elif isinstance(found, bytes):
-                self._send(200, "application/octet-stream", found)
-            elif isinstance(found, Problem):
-                self._send(found.status, "application/problem+json", msgspec.json.encode(found))
-            else:
-                self._send(200, "application/json", msgspec.json.encode(found))
+    def _answer(self, method: str) -> None:
+        parts = urlsplit(self.path)
+        query = {key: values[0] for key, values in parse_qs(parts.query).items()}
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        found = self.master.answer(Asked(method, parts.path, query, body, dict(self.headers)))
+        if isinstance(found, Iterator):
+            self._send_all(found)
+        elif isinstance(found, bytes):
+            self._send_bytes(parts.path, found)
+        elif isinstance(found, Problem):
+            self._send(found.status, "application/problem+json", msgspec.json.encode(found))
+        else:
+            self._send(200, "application/json", msgspec.json.encode(found))
 
-        def _send(self, status: int, kind: str, body: bytes) -> None:
-            self.send_response(status)
-            self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+    def _send(self, status: int, kind: str, body: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
 
-        def _send_all(self, parts: Iterator[bytes]) -> None:
-            self.send_response(200)
-            self.send_header("Connection", "close")
-            self.end_headers()
-            for part in parts:
-                self.wfile.write(part)
+    def _send_all(self, parts: Iterator[bytes]) -> None:
+        self.send_response(200)
+        self.send_header("Connection", "close")
+        self.end_headers()
+        for part in parts:
+            self.wfile.write(part)
 
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name in the library
-            pass
+    def _send_bytes(self, path: str, body: bytes) -> None:
+        if path != self.master.cut_short:
+            self._send(200, "application/octet-stream", body)
+            return
+        self.master.cut_short = ""
+        self.send_response(200)
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        self.wfile.write(b"%x\r\n%b\r\n" % (len(body), body))
+        self.close_connection = True
 
-    return Handler
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name in the library
+        pass
 
 
 def decoded(text: str) -> object:

@@ -1,0 +1,96 @@
+"""borgctl logs on a real cell: many tasks, through restarts of their programs and moves between machines."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.cells import RealCell, wait_until
+from tests.e2e.watched import PATIENCE_SECONDS, submitted, task_of
+from tests.forked import plain_environment
+
+TALKER = """\
+name: talker
+tasks: 2
+labels: {app: talk}
+run: [sh, -c, 'echo begun $BORGISH_TASK; while :; do echo tick; sleep 0.05; done']
+resources: {cpu: 10m, ram: 16MiB}
+restart: {backoff: 100ms}
+"""
+
+
+class Followed:
+    """What a borgctl that follows has said so far."""
+
+    def __init__(self, process: subprocess.Popen[bytes], out: Path, err: Path) -> None:
+        self.process, self._out, self._err = process, out, err
+
+    @property
+    def lines(self) -> list[str]:
+        return self._out.read_text().splitlines()
+
+    @property
+    def words(self) -> str:
+        return self._err.read_text()
+
+
+@contextmanager
+def following(made: RealCell, folder: Path, *arguments: str) -> Iterator[Followed]:
+    """Run a borgctl that goes on until it is told to end."""
+    out, err = folder / "out", folder / "err"
+    with (
+        out.open("wb") as stdout,
+        err.open("wb") as stderr,
+        subprocess.Popen(
+            [sys.executable, "-m", "borgish.cli.borgctl", "--dir", str(made.folder), *arguments],
+            stdout=stdout,
+            stderr=stderr,
+            env=plain_environment(),
+        ) as process,
+    ):
+        try:
+            yield Followed(process, out, err)
+        finally:
+            process.kill()
+
+
+def test_tasks_are_followed_through_restarts_and_moves(tidied: RealCell, tmp_path: Path) -> None:
+    submitted(tidied, TALKER)
+    first, second = (f"ann/talker/{index} | begun ann/talker/{index}" for index in range(2))
+    with following(tidied, tmp_path, "logs", "-f", "-l", "app=talk") as followed:
+        wait_until(lambda: {first, second} <= set(followed.lines), PATIENCE_SECONDS)
+        pid = task_of(tidied, "ann/talker/0").pid
+        assert pid
+        os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: followed.lines.count(first) == 2, PATIENCE_SECONDS)
+        assert "ann/talker/0: restarted on " in followed.words
+        tidied.ok("job", "restart", "talker", "1")
+        wait_until(lambda: followed.lines.count(second) == 2, PATIENCE_SECONDS)
+        assert "ann/talker/1: moved from " in followed.words or "ann/talker/1: began anew" in followed.words
+        tidied.ok("job", "kill", "talker", "--max-affected", 2)
+        assert followed.process.wait(PATIENCE_SECONDS) == 0
+        lines = set(followed.lines)
+        assert lines == {first, second, "ann/talker/0 | tick", "ann/talker/1 | tick"}
+        assert followed.lines.count(first) == 2
+        assert followed.lines.count(second) == 2
+        assert "ann/talker/1 is dead (killed)" in followed.words
+
+
+def test_a_run_is_read_by_its_number(tidied: RealCell) -> None:
+    submitted(tidied, TALKER.replace("tasks: 2", "tasks: 1"))
+    before = task_of(tidied, "ann/talker/0")
+    assert before.pid
+    os.kill(before.pid, signal.SIGKILL)
+    wait_until(lambda: task_of(tidied, "ann/talker/0").restarts == 1, PATIENCE_SECONDS)
+    client = tidied.client()
+    path = "/v1/tasks/ann/talker/0/logs"
+    which: dict[str, int] = {"attempt": before.attempt, "restarts": 0}
+    ended = b"".join(client.stream(path, {**which, "follow": True}))
+    assert ended.startswith(b"begun ann/talker/0\n"), "the run before is whole, and nothing follows it"
+    assert b"".join(client.stream(path, {**which, "tail": 1})) == b"tick\n"
+    client.close()
+    said = tidied.borgctl("logs", "talker", "--grep", "^begun", "--previous")
+    assert (said.code, said.out) == (0, "ann/talker/0 | begun ann/talker/0\n")
