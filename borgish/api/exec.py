@@ -1,4 +1,4 @@
-"""Commands beside tasks, and copies of files: ``/v1/tasks/...`` exec, copy.
+"""Commands beside tasks, copies of files, connections to ports: ``/v1/tasks/...`` exec, copy, forward.
 
 A command with a *session* is a conversation: its output is the answer to the request that began it, a line
 of JSON a piece, and its input comes in requests of their own, each answered when it was taken. So whoever
@@ -34,7 +34,7 @@ from borgish.api.streams import begun
 from borgish.cell.authorization import authorize_commands
 from borgish.errors import Invalid
 from borgish.vocabulary import job_key, task_name
-from borgish.wire.api_commands import CopyCall, ExecCall, TerminalCall
+from borgish.wire.api_commands import CopyCall, ExecCall, ForwardCall, TerminalCall
 from borgish.wire.link import ExecReply, StdinReply, Terminal
 
 COMMAND_SECONDS_MAX = 86_400.0
@@ -151,6 +151,55 @@ async def pass_input(
     )
 
 
+@post(
+    "/v1/tasks/{user:str}/{name:str}/{index:int}/forward",
+    opt={POLICY: Policy.OWN, CONSUMES: ForwardCall, PRODUCES: {"application/x-ndjson": {}}},
+    status_code=200,
+)
+async def forward_port(
+    request: ApiRequest, user: Owner, name: JobName, index: TaskIndex, session: RequiredSession
+) -> Stream:
+    """Join a port of a running task, also where its machine cannot be reached: what comes from the program is
+    the output in lines of JSON, as of exec/stream, and what is sent to forward/stdin with the session goes to
+    it. It needs no allow_exec: a port is what a program offers."""
+    request.scope["state"][LASTS] = True
+    call = await request.json_as(ForwardCall)
+    _check_seconds(call.timeout_seconds, call.silence_seconds, session)
+    task = await _task(request, user, name, index)
+    await request.note("port-forward", task)
+    lines = await request.services.programs.forward(
+        task, call.port, session, call.silence_seconds, call.timeout_seconds
+    )
+    return Stream(await begun(lines), media_type="application/x-ndjson")
+
+
+@post(
+    "/v1/tasks/{user:str}/{name:str}/{index:int}/forward/stdin",
+    opt={POLICY: Policy.OWN, CONSUMES: "piece of input"},
+    status_code=200,
+    request_max_body_size=STDIN_PIECE_BYTES_MAX,
+)
+async def pass_to_port(
+    request: ApiRequest,
+    user: Owner,
+    name: JobName,
+    index: TaskIndex,
+    session: RequiredSession,
+    offset: Offset = 0,
+    *,
+    end: Flag = False,
+) -> StdinReply:
+    """Pass a piece of input to what forward has joined. The answer is that of exec/stdin."""
+    task = await _task(request, user, name, index)
+    data = await request.body()
+    return await request.services.programs.exec_stdin(task, "", session, offset, data, end=end)
+
+
+async def _task(request: ApiRequest, user: str, name: str, index: int) -> str:
+    await request.read(lambda reading: find_task(reading.cell, user, name, index))
+    return task_name(job_key(user, name), index)
+
+
 async def _allowed_task(request: ApiRequest, user: str, name: str, index: int) -> str:
     """Return the name of a task whose job allows commands. Raises NotFound and Forbidden."""
 
@@ -214,4 +263,4 @@ def _check_seconds(timeout_seconds: float, silence_seconds: float, session: str)
         raise Invalid("silence_seconds needs a session", "It is about what comes to exec/stdin with it")
 
 
-COMMANDS = (exec_beside_task, exec_and_stream, copy_files, pass_input)
+COMMANDS = (exec_beside_task, exec_and_stream, copy_files, pass_input, forward_port, pass_to_port)

@@ -297,6 +297,12 @@ class Programs(Protocol):
         ``session`` names its input; "" for none."""
         ...
 
+    async def forward(
+        self, task: str, port: str, session: str, silence_seconds: float, timeout_seconds: float
+    ) -> AsyncIterator[bytes]:
+        """Join a port of a running task; its input has the ``session``, its output is as of a command."""
+        ...
+
     async def exec_stdin(
         self,
         task: str,

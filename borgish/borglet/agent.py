@@ -19,6 +19,7 @@ from borgish.borglet.actions import Action, Forget, Renew, Start
 from borgish.borglet.core import HOLD_SECONDS_MAX, Actions, BorgletCore
 from borgish.borglet.entry import Entry, Head
 from borgish.borglet.facts import SAMPLE_SECONDS, conditions, free_bytes, sample, with_runtimes
+from borgish.borglet.forwarding import forward
 from borgish.borglet.opening import Factories, Opener
 from borgish.borglet.runner import Runner
 from borgish.borglet.runtimes.base import Input, RunState, StartFailed, TaskRuntime, Write
@@ -210,10 +211,19 @@ class Agent:
                 f"{request.task} does not run on machine {self.core.machine} now",
                 "See 'borgctl why' for what it is doing.",
             )
+        if request.port:
+            return await self._forward(key, request.port, stdin, write)
         output, code, cut = await runtime.exec(
             key, request.run, request.timeout_seconds, stdin, write, request.terminal
         )
         return ExecReply(output, code, cut)
+
+    async def _forward(self, key: str, name: str, stdin: Input | None, write: Write | None) -> ExecReply:
+        port = self.core.port_of(key, name)
+        if not port or stdin is None or write is None:
+            raise NotFound(f"{key} has no port '{name}'", "Its job file names the ports it has")
+        await forward(port, stdin, write)
+        return ExecReply(b"", 0)
 
     async def logs(
         self, key: str, *, previous: bool, follow: bool, tail: int, run: int = 0

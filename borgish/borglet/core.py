@@ -296,6 +296,11 @@ class BorgletCore:
         """Return all attempts here, as of the last step."""
         return tuple(self._reports.values())
 
+    def port_of(self, key: str, name: str) -> int:
+        """Return the port that an attempt here has under a name; 0 where it has none."""
+        report = self._reports.get(key)
+        return report.ports.get(name, 0) if report else 0
+
     def differs(self, request: PollRequest) -> bool:
         """Whether the master that asks so has something to learn.
 

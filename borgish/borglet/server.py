@@ -272,7 +272,7 @@ async def _stream_command(agent: Agent, request: ExecRequest, stdin: Session | N
 
 async def _exec_asked(scope: Scope, receive: Receive) -> ExecRequest:
     request = _decode(await _body(scope, receive, EXEC_BYTES_MAX), _exec_request)
-    if not request.run or not 0 < request.timeout_seconds <= EXEC_SECONDS_MAX:
+    if bool(request.run) is bool(request.port) or not 0 < request.timeout_seconds <= EXEC_SECONDS_MAX:
         raise Invalid(f"exec needs a command, and a timeout of at most {EXEC_SECONDS_MAX:.0f} s")
     if request.terminal and not (
         request.session

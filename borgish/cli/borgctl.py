@@ -30,6 +30,10 @@ COMMANDS = {
     "plan": ("submit:plan_app", "Say what would follow if a job were submitted."),
     "task": ("task:app", "List and inspect tasks, and read their output."),
     "logs": ("logs:logs_app", "Show what tasks wrote, many at once."),
+    "port-forward": (
+        "port_forward:port_forward_app",
+        "Reach a port of a task from here.",
+    ),
     "why": ("events:why_app", "Say why a task, a job or an application is as it is."),
     "machine": ("invite:app", "The machines of the cell."),
     "quota": ("quota:app", "Limits on what users may ask for at a time, by band."),

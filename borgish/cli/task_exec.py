@@ -15,7 +15,7 @@ from borgish.cli.screen import print_err
 from borgish.client import Client, Params
 from borgish.errors import BorgishError, NotFound, Unreachable
 from borgish.ids import new_request_id
-from borgish.wire.api_commands import CopyCall, ExecCall
+from borgish.wire.api_commands import CopyCall, ExecCall, ForwardCall
 from borgish.wire.link import ExecPiece, ExecReply, StdinReply
 
 PIECE_BYTES_MAX = 256 * 1024
@@ -76,10 +76,17 @@ class Running:
     """One command under way."""
 
     def __init__(
-        self, client: Client, stream: str, stdin: str, call: ExecCall | CopyCall, *, with_input: bool
+        self,
+        client: Client,
+        stream: str,
+        stdin: str,
+        call: ExecCall | CopyCall | ForwardCall,
+        *,
+        with_input: bool,
     ) -> None:
         """``stream`` is the route that runs it, ``stdin`` the one that takes its input."""
-        self._client, self._stdin, self._program = client, stdin, call.program
+        self._client, self._stdin = client, stdin
+        self._program = "" if isinstance(call, ForwardCall) else call.program
         self._session = new_request_id() if with_input else ""
         self._wants_terminal = isinstance(call, ExecCall) and call.terminal is not None
         self._lines = client.stream(stream, {"session": self._session}, call)

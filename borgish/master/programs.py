@@ -126,6 +126,28 @@ class Programs:
         )
         return self._link.exec_stream(found.machine, request)
 
+    async def forward(
+        self, task: str, port: str, session: str, silence_seconds: float, timeout_seconds: float
+    ) -> AsyncIterator[bytes]:
+        """Join a port of a running task, and return what comes from there, as from a command."""
+        found = await self._running(task, "")
+        ports = self._core.cell.jobs[split_task_name(task)[0]].spec_of(found).ports
+        if port not in ports:
+            raise NotFound(
+                f"{task} has no port '{port}'",
+                f"Its ports are {', '.join(ports)}" if ports else "It has none",
+            )
+        request = ExecRequest(
+            task,
+            found.attempt,
+            (),
+            timeout_seconds,
+            session=session,
+            silence_seconds=silence_seconds,
+            port=port,
+        )
+        return self._link.exec_stream(found.machine, request)
+
     async def exec_stdin(
         self,
         task: str,

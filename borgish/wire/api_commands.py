@@ -34,6 +34,15 @@ class ExecCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     silence_seconds: SilenceSeconds = 0.0
 
 
+class ForwardCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """``port``: the name of one of the task's ports. The connection ends when nothing came to forward/stdin
+    for ``silence_seconds``; 0: never."""
+
+    port: Annotated[str, documented(minLength=1, maxLength=63)]
+    timeout_seconds: CommandSeconds = 86400.0
+    silence_seconds: SilenceSeconds = 0.0
+
+
 class CopyCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """``path``: a file or folder as the task sees it; relative: from the folder it works in. ``to_task``:
     it is read from exec/stdin, as a tar archive; else the answer is one."""

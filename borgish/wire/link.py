@@ -409,6 +409,7 @@ class ExecRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     session: str = ""  # names its input; "": it has none
     terminal: Terminal | None = None  # it has one, and both streams go there; None: pipes
     silence_seconds: float = 0.0  # it ends when nothing of its session was heard for so long; 0: never
+    port: str = ""  # instead of a command: be joined to the attempt's port of this name
 
 
 class ExecPiece(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -274,6 +274,13 @@ class FakeMaster:
 
         return lines()
 
+    async def forward(
+        self, task: str, port: str, session: str, silence_seconds: float, timeout_seconds: float
+    ) -> AsyncIterator[bytes]:
+        return await self.exec_stream(
+            task, (port,), timeout_seconds, "", session, silence_seconds=silence_seconds
+        )
+
     async def exec_stdin(
         self,
         task: str,

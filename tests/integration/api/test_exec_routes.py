@@ -5,7 +5,7 @@ import pytest
 
 from borgish.client import Client, Params, quoted
 from borgish.errors import Forbidden, Invalid, NotFound, Refused, Unreachable
-from borgish.wire.api_commands import CopyCall, ExecCall, TerminalCall
+from borgish.wire.api_commands import CopyCall, ExecCall, ForwardCall, TerminalCall
 from borgish.wire.link import ExecPiece, ExecReply, StdinReply, Terminal
 from tests.integration.api.fakes import RunningApi
 
@@ -106,6 +106,22 @@ def test_a_copy_is_a_command_of_tar(admin: Client, api: RunningApi) -> None:
     (out, _, _), (into, _, _) = api.master.streams
     assert (out[:2], out[4:]) == (("sh", "-c"), ("logs", "./today"))
     assert (into[:2], into[4:]) == (("sh", "-c"), ("/srv/new", "/srv"))
+
+
+def test_a_port_is_joined_without_allow_exec_and_by_its_owner_only(api: RunningApi) -> None:
+    path = quoted("tasks", "ann", "sum", 0, "forward")
+    lines = list(api.client("bgt_ann").stream(path, {"session": "s"}, ForwardCall("http", 9.0)))
+    assert b"".join(lines)
+    assert api.master.streams == [(("http",), None, 0.0)]
+    params: Params = {"session": "s", "offset": 3, "end": True}
+    reply = api.client("bgt_ann").post(f"{path}/stdin", b"x", StdinReply, params=params)
+    assert reply == StdinReply(4, ended=True)
+    assert api.master.inputs == [("ann/sum/0", "", "s", 3, b"x", True)]
+    for route, body in ((path, ForwardCall("http")), (f"{path}/stdin", b"x")):
+        with pytest.raises(Forbidden):
+            api.client("bgt_bob").post(route, body, StdinReply, params={"session": "s"})
+    with pytest.raises(Invalid, match="session"):
+        api.client("bgt_ann").stream(path, {}, ForwardCall("http"))
 
 
 @pytest.mark.parametrize("token", ["bgt_admin", "bgt_ann"])

@@ -22,6 +22,7 @@ def noted(api: RunningApi) -> list[tuple[str, str, str, str]]:
     [
         ("GET", "/v1/tasks/ann/web/0/logs", None, ("logs", "ann/web/0")),
         ("POST", "/v1/tasks/ann/web/0/exec", {"run": ["ls"]}, ("exec", "ann/web/0")),
+        ("POST", "/v1/tasks/ann/web/0/forward?session=s", {"port": "http"}, ("port-forward", "ann/web/0")),
         ("POST", "/v1/tasks/ann/web/0/exec/stream", {"run": ["ls"]}, ("exec", "ann/web/0")),
         ("POST", "/v1/tasks/ann/web/0/copy", {"path": "logs"}, ("cp", "ann/web/0")),
         ("POST", "/v1/checkpoints", {"name": "noon"}, ("create checkpoint", "noon")),

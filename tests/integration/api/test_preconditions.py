@@ -40,7 +40,7 @@ WITHOUT = {
     *("/v1/authority/rotate", "/v1/authority/sealed"),
     *("/v1/checkpoints/{position}/delete", "/v1/tasks/{user}/{name}/{index}/exec"),
     *("/v1/tasks/{user}/{name}/{index}/exec/stream", "/v1/tasks/{user}/{name}/{index}/exec/stdin"),
-    "/v1/tasks/{user}/{name}/{index}/copy",
+    *(f"/v1/tasks/{{user}}/{{name}}/{{index}}/{it}" for it in ("copy", "forward", "forward/stdin")),
     *("/v1/users/{user}", "/v1/users/{user}/remove", "/v1/users/{user}/grants", "/v1/groups/{group}"),
     *("/v1/groups/{group}/remove", "/v1/groups/{group}/members", "/v1/tokens", "/v1/tokens/{token}/revoke"),
     *("/v1/invitations", "/v1/invitations/{invitation}/revoke", "/v1/machines/{machine}/revoke"),
