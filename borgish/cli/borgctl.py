@@ -45,9 +45,9 @@ COMMANDS = {
     "cell": ("adopt:app", "The cells that you work with."),
     "audit": ("audit:app", "What people did, and whether its log is as it was written."),
     "doctor": ("doctor:app", "Look for trouble in the cell and on this host."),
-    "budget": ("budget:app", "Limits on how many tasks may be down on purpose, across jobs."),
+    "budget": ("budget:app", "Limits on tasks that may be down on purpose, across jobs."),
     "freeze": ("freeze:freeze_app", "Take no task down on purpose until `borgctl unfreeze`."),
-    "unfreeze": ("freeze:unfreeze_app", "Let tasks be taken down on purpose again, within the budgets."),
+    "unfreeze": ("freeze:unfreeze_app", "Let tasks be taken down on purpose again, within budgets."),
     "events": ("events:events_app", "Show what happened, the latest last."),
     "history": ("history:app", "Show who did what, when and why, the latest last."),
     "diff": ("diff:app", "Show what differs between two moments, or in files."),
@@ -61,33 +61,6 @@ COMMANDS = {
 }
 
 
-_MEANT = {
-    "attach": "task exec",
-    "cp": "task cp",
-    "cronjob": "cron",
-    "describe": "job show",
-    "exec": "task exec",
-    "get": "job list",
-    "init": "cell init",
-    "kill": "job kill",
-    "ls": "job list",
-    "node": "machine",
-    "nodes": "machine list",
-    "ps": "task list",
-    "restart": "job restart",
-    "rollout": "job update",
-    "run": "job submit",
-    "scale": "job scale",
-    "start": "up",
-    "stop": "down",
-    "submit": "job submit",
-    "top": "dashboard",
-    "undo": "job undo",
-    "update": "job update",
-}
-"""What other systems call a command of ours, or where it is."""
-
-
 class CommandsOnDemand(TyperGroup):
     """A group whose commands are imported when they are called; lists of them show what stands for each."""
 
@@ -98,8 +71,18 @@ class CommandsOnDemand(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the command that the first argument names. Ends with usage, and with what was meant."""
-        if meant := _MEANT.get(args[0]):
-            ctx.fail(f"No such command '{args[0]}'. Did you mean '{meant}'?")
+        if args[0] not in COMMANDS and not args[0].startswith("-"):
+            from borgish.cli.words import meant_at_top, no_such_command, same_command
+
+            ours, completes = same_command(args), ctx.resilient_parsing
+            if ours is None and not completes:
+                ctx.fail(no_such_command(ctx.command_path, args, COMMANDS, meant_at_top(args)))
+            if ours == ["--help"] and not completes:
+                sys.stdout.write(f"{ctx.get_help()}\n")
+                ctx.exit()
+            if ours == ["--version"] and not completes:
+                _show_version(wanted=True)
+            args = ours or args
         name, _, rest = super().resolve_command(ctx, args)
         return name, load(name) if name else None, rest  # none where a completion is of an unknown command
 
@@ -166,6 +149,7 @@ def borgctl(
     """Run jobs on a cell of machines.
 
     A first walk: `borgctl up`, `borgctl job submit FILE`, `borgctl dashboard`, `borgctl down`.
+    Other words that work: ps, ls, exec, cp, version, and help COMMAND.
 
     Exit codes: 0 done, 1 failed, 2 usage, 3 accepted but not all placed in the time given, 4 not
     reachable or not allowed; of a job that was to finish, 5 killed, 6 gone. Of doctor, 3 are warnings.

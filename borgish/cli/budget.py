@@ -12,7 +12,7 @@ from borgish.wire.api import Accepted, BudgetRequest, BudgetView
 if TYPE_CHECKING:
     from borgish.client import Client
 
-app = noun("Limits on how many tasks may be down on purpose, across jobs.")
+app = noun("Limits on tasks that may be down on purpose, across jobs.")
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the budget.")]
 _SHOWN_MAX = 10

@@ -28,7 +28,7 @@ def freeze(
 
 @unfreeze_app.command()
 def unfreeze(context: typer.Context) -> None:
-    """Let tasks be taken down on purpose again, within the budgets."""
+    """Let tasks be taken down on purpose again, within budgets."""
     from borgish.cli.job import say_accepted
 
     say_accepted(session_of(context).client().post("/v1/unfreeze", None, Accepted))

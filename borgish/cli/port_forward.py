@@ -46,9 +46,9 @@ def port_forward(
 ) -> None:
     """Reach a port of a task from here.
 
-    It is carried through the borgmaster. Listens on 127.0.0.1 until Ctrl-C, and prints where. Each connection goes to the task as it is then, so it
-    may be restarted or move meanwhile. At most 32 connections are open at a time. It is for the owner of the
-    job and for admins, and the audit log says each.
+    It is carried through the borgmaster. Listens on 127.0.0.1 until Ctrl-C, and prints where. Each connection
+    goes to the task as it is then, so it may be restarted or move meanwhile. At most 32 connections are open
+    at a time. It is for the owner of the job and for admins, and the audit log says each.
     """
     local, name = split_port(port)
     session = session_of(context)

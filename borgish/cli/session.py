@@ -197,39 +197,21 @@ def login_name() -> str:
     return name if re.fullmatch(NAME_PATTERN, name) else "user"
 
 
-_OTHER_WORDS = {
-    "apply": ("submit", "create"),
-    "cancel": ("kill",),
-    "create": ("submit",),
-    "delete": ("kill", "remove"),
-    "describe": ("show",),
-    "get": ("show", "list"),
-    "info": ("show",),
-    "inspect": ("show",),
-    "log": ("logs",),
-    "ls": ("list",),
-    "ps": ("list",),
-    "revert": ("undo",),
-    "rm": ("kill", "remove", "delete"),
-    "rollout": ("update",),
-    "run": ("submit",),
-    "start": ("submit", "restart"),
-    "status": ("show",),
-    "stop": ("kill",),
-    "validate": ("check", "verify"),
-}
-"""What other systems call a command of ours; the first that a group has is meant."""
-
-
 class Noun(TyperGroup):
     """A group of commands that knows what other systems call them."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the command that the first argument names. Ends with usage, and with what was meant."""
-        if self.get_command(ctx, args[0]) is None:
-            meant = next((word for word in _OTHER_WORDS.get(args[0], ()) if word in self.commands), "")
-            if meant:
-                ctx.fail(f"No such command '{args[0]}'. Did you mean '{meant}'?")
+        if (
+            self.get_command(ctx, args[0]) is None
+            and not args[0].startswith("-")
+            and not ctx.resilient_parsing
+        ):
+            from borgish.cli.words import meant_in_group, no_such_command
+
+            ctx.fail(
+                no_such_command(ctx.command_path, args, self.commands, meant_in_group(args, self.commands))
+            )
         return super().resolve_command(ctx, args)
 
 

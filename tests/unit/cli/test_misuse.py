@@ -241,21 +241,3 @@ def test_a_cell_folder_with_a_damaged_token(
     (tmp_path / "client.json").write_text(f'{{"url": "http://127.0.0.1:1", "token_file": "{name}"}}')
     assert borgctl(["--dir", str(tmp_path), "status"]) == 4
     assert "cannot be read: it is not text" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("words", "meant"),
-    [
-        (("job", "status"), "show"),
-        (("task", "ls"), "list"),
-        (("machine", "rm"), "remove"),
-        (("job", "delete", "web"), "kill"),
-        (("logs", "web/0"), "task logs"),
-        (("job", "lst"), "list"),
-    ],
-)
-def test_a_command_of_another_system_is_answered_with_ours(
-    words: tuple[str, ...], meant: str, run: Run, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(*words) == 2
-    assert f"Did you mean '{meant}'?" in capsys.readouterr().err

@@ -148,7 +148,7 @@ def test_what_is_asked(
         (("undo", "web", "--to", "x"), "--to"),
         (("undo",), "Missing argument"),
         (("update", "nonsense", "web"), "No such command 'nonsense'"),
-        (("rollout", "web"), "Did you mean 'update'?"),
+        (("rollout", "web"), "Did you mean 'borgctl job update web'?"),
         (("restart", "web", "--max-affected", "3"), "is for --now"),
         (("restart", "web", "1-"), "INDEXES"),
     ],
@@ -170,7 +170,7 @@ def test_a_refusal_says_what_to_do(master: FakeMaster, run: Run, capsys: Out) ->
     assert capsys.readouterr().err == f"error: no update of ann/web is under way\nhint: {hint}\n"
 
 
-@pytest.mark.parametrize(("typed", "meant"), [("rollout", "job update"), ("undo", "job undo")])
+@pytest.mark.parametrize(("typed", "meant"), [("rollout", "job update web"), ("undo", "job undo web")])
 def test_what_others_call_it(run: Run, capsys: Out, typed: str, meant: str) -> None:
     assert run(typed, "web") == 2
-    assert f"Did you mean '{meant}'?" in capsys.readouterr().err
+    assert f"Did you mean 'borgctl {meant}'?" in capsys.readouterr().err
