@@ -244,8 +244,8 @@ class Client:
         opened: Callable[[Callable[[], None]], None] | None = None,
     ) -> Iterator[bytes]:
         """Return the answer to a GET, or to a POST of a struct, in pieces as they come; waits for the next
-        without limit, as long as the host of the master is there. ``opened`` is given what ends that, from any
-        thread."""
+        without limit, as long as the host of the master is there. ``opened`` is given what ends that, from
+        any thread."""
         connection, response = self._masters.ask(
             lambda: self._open_stream(path, params, {}, body), self.close
         )

@@ -98,7 +98,7 @@ def taken_down(made: RealCell) -> Iterator[None]:
     try:
         yield
     finally:
-        said = made.borgctl("down", "--purge")
+        said = made.borgctl("down", "--purge", "--yes")
         assert said.code == 0, f"the cell could not be taken down: {said}"
 
 

@@ -34,6 +34,7 @@ from borgish.api.services import Reading
 from borgish.api.streams import begun
 from borgish.api.views.tasks import task_view_of
 from borgish.cell.model import Job
+from borgish.errors import Invalid
 from borgish.vocabulary import job_key, split_task_name, task_name
 from borgish.wire.api import Page, TaskList, TaskView
 

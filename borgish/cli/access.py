@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from borgish.cli.confirm import YesOption, confirm
 from borgish.cli.render import Column, Form, FormOption, show_list
 from borgish.cli.session import noun, session_of
 from borgish.join_token import digest_of
-from borgish.text import age, day_and_time, seconds_since
+from borgish.text import age, day_and_time, safe, seconds_since
 from borgish.wire.api import Accepted
 from borgish.wire.api_access import (
     GrantsRequest,
@@ -115,8 +116,9 @@ def _change_grants(context: typer.Context, owner: str, asked: GrantsRequest) -> 
 
 
 @user_app.command("remove")
-def remove_user(context: typer.Context, user: User) -> None:
+def remove_user(context: typer.Context, user: User, yes: YesOption = False) -> None:
     """Forget a user, with the tokens. The jobs go on."""
+    confirm(f"This forgets the user {safe(user)}, with all tokens and grants.", yes=yes)
     say(_client(context).post(_path("users", user) + "/remove", None, Accepted))
 
 
@@ -165,8 +167,9 @@ def members(
 
 
 @group_app.command("remove")
-def remove_group(context: typer.Context, group: Group) -> None:
+def remove_group(context: typer.Context, group: Group, yes: YesOption = False) -> None:
     """Forget a group. Its jobs go on."""
+    confirm(f"This forgets the group {safe(group)}, with its grants and who is in it.", yes=yes)
     say(_client(context).post(_path("groups", group) + "/remove", None, Accepted))
 
 

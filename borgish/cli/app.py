@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from borgish.cli.at_option import AtOption, client_at
+from borgish.cli.confirm import YesOption, confirm
 from borgish.cli.errors import DONE, FAILED, NOT_PLACED, print_hint
 from borgish.cli.render import Column, Form, FormOption, draw, fields, outcomes, plural, show_list, show_one
 from borgish.cli.session import IfGeneration, MaxAffected, noun, session_of
@@ -236,14 +237,22 @@ def kill(
     name: AppName,
     max_affected: MaxAffected = None,
     if_generation: IfGeneration = None,
+    yes: YesOption = False,
 ) -> None:
     """End all jobs of an application. `borgctl apply` brings it back."""
+    if not yes:
+        app = find_app(session_of(context).client(), name).app
+        live = f"{app.running} running and {app.pending} pending tasks"
+        confirm(f"This ends {safe(app.name)}: {plural(app.jobs, 'job')} with {live}.", yes=yes)
     _change(context, name, "kill", AppKillRequest(max_affected), if_generation)
 
 
 @app.command()
-def remove(context: typer.Context, name: AppName, if_generation: IfGeneration = None) -> None:
+def remove(
+    context: typer.Context, name: AppName, if_generation: IfGeneration = None, yes: YesOption = False
+) -> None:
     """Forget an application whose jobs are over, with its versions."""
+    confirm(f"This forgets the application {safe(name)}, with all of its versions.", yes=yes)
     _change(context, name, "remove", None, if_generation)
 
 

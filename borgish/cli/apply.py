@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from borgish.cli.errors import DONE, FAILED, USAGE, print_error, print_hint, print_note
+from borgish.cli.confirm import YesOption, confirm
+from borgish.cli.errors import DONE, USAGE, print_error, print_note
 from borgish.cli.render import Form, FormOption, plural, show_one
-from borgish.cli.screen import is_terminal, print_err, print_out
+from borgish.cli.screen import print_out
 from borgish.cli.session import MaxAffected, Session, session_of, single
 from borgish.cli.sources import VarOption
 from borgish.errors import Invalid
@@ -38,7 +39,6 @@ TakeOverOption = Annotated[
     bool,
     typer.Option("--take-over", help="Also change what others have set, and jobs of other applications."),
 ]
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 UserOption = Annotated[
     str, typer.Option("--user", help="Owner of the jobs, if the files do not name one. Default: you.")
 ]
@@ -87,10 +87,11 @@ def apply(
         raise typer.Exit(DONE)
     ending = [change.job for change in plan.changes if change.what == "ended"]
     ending += (change.cron for change in plan.crons if change.what == "removed")
-    if ending and not yes:
-        print_out(planned(plan))
-        if not _asks(f"End {', '.join(ending)}?"):
-            raise typer.Exit(FAILED)
+    if ending:
+        if not yes:
+            print_out(planned(plan))
+            sys.stdout.flush()
+        confirm(f"This ends {', '.join(ending)}.", yes=yes)
     accepted = client.post("/v1/apply", request, Accepted, expected=plan.generation)
     print_out(safe(accepted.text))
     for note in accepted.notes:
@@ -99,17 +100,6 @@ def apply(
     changed += plan.followers
     if not detach and changed:
         raise typer.Exit(worst(follow_all(client, changed, seconds, None)))
-
-
-def _asks(question: str) -> bool:
-    if not (is_terminal(sys.stdin) and is_terminal(sys.stderr)):
-        print_error("nothing was applied: this would end jobs")
-        print_hint("--yes ends them without a question")
-        return False
-    if typer.confirm(question, err=True):
-        return True
-    print_err("nothing was applied")
-    return False
 
 
 def read_request(

@@ -5,8 +5,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from borgish.cli.at_option import AtOption, client_at
+from borgish.cli.confirm import YesOption, confirm
 from borgish.cli.render import Column, Form, FormOption, fields, show_list, show_one
 from borgish.cli.session import IfGeneration, noun, session_of
+from borgish.text import safe
 from borgish.wire.api import Accepted, BudgetRequest, BudgetView
 
 if TYPE_CHECKING:
@@ -76,8 +78,11 @@ def show(context: typer.Context, name: Name, at: AtOption = "", output: FormOpti
 
 
 @app.command()
-def delete(context: typer.Context, name: Name, if_generation: IfGeneration = None) -> None:
+def delete(
+    context: typer.Context, name: Name, if_generation: IfGeneration = None, yes: YesOption = False
+) -> None:
     """Delete a budget. Those of the jobs themselves hold on."""
+    confirm(f"This deletes the budget {safe(name)}: more tasks may be down on purpose then.", yes=yes)
     _change(context, name, "/delete", None, if_generation)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from borgish.cli.confirm import YesOption, confirm
 from borgish.cli.render import Column, Form, FormOption, fields, show_list, show_one
 from borgish.cli.session import noun, session_of
 from borgish.errors import Conflict, NotFound, TooLarge
@@ -158,12 +159,15 @@ def import_(
 
 
 @app.command()
-def delete(context: typer.Context, which: Which) -> None:
+def delete(context: typer.Context, which: Which, yes: YesOption = False) -> None:
     """Delete a checkpoint. The last good one stays."""
     from borgish.cli.screen import print_out
 
     client = session_of(context).client(SECONDS_MAX)
-    gone = client.post(_path(find_checkpoint(client, which)) + "/delete", None, CheckpointView)
+    found = find_checkpoint(client, which)
+    loss = f"This deletes the checkpoint{_named(found)} at position {found.position}, {age(found.at)} old."
+    confirm(loss, yes=yes)
+    gone = client.post(_path(found) + "/delete", None, CheckpointView)
     print_out(f"deleted the checkpoint{_named(gone)} at position {gone.position}, {_size(gone)}")
 
 

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from borgish.cli.at_option import AtOption, client_at
+from borgish.cli.confirm import YesOption, confirm
 from borgish.cli.render import Column, Form, FormOption, draw, fields, plural, show_list, show_one, state_text
 from borgish.cli.session import IfGeneration, noun, session_of
-from borgish.text import age, span
+from borgish.text import age, safe, span
 from borgish.wire.api import Accepted
 from borgish.wire.api_crons import CronDetail, CronRunView, CronStageView, CronView
 
@@ -68,9 +69,13 @@ def resume(context: typer.Context, cron: Name, if_generation: IfGeneration = Non
 
 
 @app.command()
-def remove(context: typer.Context, cron: Name, if_generation: IfGeneration = None) -> None:
+def remove(
+    context: typer.Context, cron: Name, if_generation: IfGeneration = None, yes: YesOption = False
+) -> None:
     """Remove a cron. Its runs stay, and are jobs like any other."""
-    _ask(context, cron, "remove", if_generation)
+    name = _found(session_of(context).client(), cron)
+    confirm(f"This removes the cron {safe(name)}: it is never due again.", yes=yes)
+    _ask(context, name, "remove", if_generation)
 
 
 def _ask(context: typer.Context, cron: str, verb: str, expected: int | None) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
+from borgish.cli.confirm import YesOption, confirm
 from borgish.cli.errors import DONE, FAILED, NOT_PLACED, print_error
 from borgish.cli.machine import app
 from borgish.cli.render import Column, Form, FormOption, Progress, plural, show_list
@@ -61,6 +62,7 @@ def drain(
         str, typer.Option("--timeout", help="How long to follow: 60s, 2h. Default: until all are empty.")
     ] = "",
     detach: Annotated[bool, typer.Option("--detach", help="Return as soon as it is accepted.")] = False,
+    yes: YesOption = False,
 ) -> None:
     """Empty machines: nothing new comes, and what runs there moves within its budgets.
 
@@ -73,6 +75,9 @@ def drain(
     seconds = seconds_of(timeout, "--timeout") if timeout else float("inf")
     client = session_of(context).client()
     names = _named(client, machines)
+    if force and (names or where):
+        which = ", ".join(names) or f"the machines where {where}"
+        confirm(f"This stops every task on {safe(which)} at once, whatever the budgets say.", yes=yes)
     body = DrainRequest(names, where, reason, seconds_of(deadline, "--deadline"), force, max_affected)
     _post(client, "/v1/drains", body)
     if not detach:

@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import borgish.cli.drain  # noqa: F401 - its commands are of the same noun
+from borgish.cli.confirm import YesOption, confirm
 from borgish.cli.machine import MachineName, app
 from borgish.cli.render import Column, Form, FormOption, show_list
 from borgish.cli.session import session_of
 from borgish.join_token import JoinToken, digest_of
-from borgish.text import age, day_and_time
+from borgish.text import age, day_and_time, safe
 from borgish.wire.api import Accepted
 from borgish.wire.api_access import InvitationList, InvitationRequest, InvitationView
 
@@ -128,7 +129,7 @@ def invitations(
 
 
 @app.command()
-def revoke(context: typer.Context, machine: MachineName) -> None:
+def revoke(context: typer.Context, machine: MachineName, yes: YesOption = False) -> None:
     """Have a machine out of the cell at once: for one that is stolen, or not to be trusted.
 
     What it holds runs elsewhere. Nothing tells it to stop what runs there: switch it off. It comes back by
@@ -140,7 +141,9 @@ def revoke(context: typer.Context, machine: MachineName) -> None:
     from borgish.client import quoted
 
     client = session_of(context).client()
-    accepted = client.post(quoted("machines", find_machine(client, machine), "revoke"), None, Accepted)
+    name = find_machine(client, machine)
+    confirm(f"This has machine {safe(name)} out of the cell at once: what it holds runs elsewhere.", yes=yes)
+    accepted = client.post(quoted("machines", name, "revoke"), None, Accepted)
     say_accepted(accepted)
     for note in accepted.notes:
         print_err(f"note: {note}")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from borgish.cli.at_option import AtOption, client_at
+from borgish.cli.confirm import YesOption, confirm
 from borgish.cli.listing import ColumnsOption, LabelOption, LimitOption, UserFilterOption, WatchOption
 from borgish.cli.lookup import Params
 from borgish.cli.render import (
@@ -276,10 +277,18 @@ def kill(
     job: JobName,
     max_affected: MaxAffected = None,
     if_generation: IfGeneration = None,
+    yes: YesOption = False,
 ) -> None:
     """End all tasks of a job for good."""
+    from borgish.cli.follow import look
+
     client = session_of(context).client()
-    kill_tasks(client, _found(client, job), None, max_affected, if_generation)
+    name = _found(client, job)
+    if not yes:
+        view = look(client, name).job
+        live = f"{view.running} running and {view.pending} pending"
+        confirm(f"This ends the job {safe(name)}: {plural(view.tasks, 'task')}, {live}.", yes=yes)
+    kill_tasks(client, name, None, max_affected, if_generation)
 
 
 @app.command()

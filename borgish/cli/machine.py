@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from borgish.cli.at_option import AtOption, client_at
+from borgish.cli.confirm import YesOption, confirm
 from borgish.cli.listing import ColumnsOption, LimitOption, WatchOption
 from borgish.cli.render import Column, Form, FormOption, fields, plural, show_one
 from borgish.cli.session import IfGeneration, MaxAffected, noun, session_of
 from borgish.resources import Resources, show_bytes, show_cpu, show_devices
-from borgish.text import age, day_and_time, span
+from borgish.text import age, day_and_time, safe, span
 from borgish.vocabulary import MachineState, TaintEffect
 from borgish.wire.api import (
     Accepted,
@@ -192,6 +193,7 @@ def remove(
     machine: Annotated[str, typer.Argument(metavar="MACHINE", help="Its name, in full.")],
     max_affected: MaxAffected = None,
     if_generation: IfGeneration = None,
+    yes: YesOption = False,
 ) -> None:
     """Take a machine out of the cell: one that is down, or that holds nothing.
 
@@ -202,6 +204,7 @@ def remove(
 
     client = session_of(context).client()
     path, body = quoted("machines", machine, "remove"), RemoveRequest(max_affected)
+    confirm(f"This takes machine {safe(machine)} out of the cell: it comes back by an invitation.", yes=yes)
     say_accepted(client.post(path, body, Accepted, expected=if_generation))
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from borgish.cli.at_option import AtOption, client_at
+from borgish.cli.confirm import YesOption
 from borgish.cli.render import Column, Form, FormOption, fields, show_list, show_one
 from borgish.cli.session import IfGeneration, noun, session_of
 from borgish.resources import QUOTA_MAX, Resources, parse_bytes, parse_quota_millis, show_amounts
@@ -127,8 +128,18 @@ def show(
 
 
 @app.command()
-def remove(context: typer.Context, user: User, band: BandOption, if_generation: IfGeneration = None) -> None:
+def remove(
+    context: typer.Context,
+    user: User,
+    band: BandOption,
+    if_generation: IfGeneration = None,
+    yes: YesOption = False,
+) -> None:
     """Remove a user's quota in a band. What runs goes on."""
+    from borgish.cli.confirm import confirm
+    from borgish.text import safe
+
+    confirm(f"This removes the quota of {safe(user)} in the band {safe(band)}.", yes=yes)
     _change(context, user, band, "/delete", None, if_generation)
 
 

@@ -1,10 +1,12 @@
 """``borgctl rollback``: the whole cell, or some of its jobs, as it was to be at a moment."""
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
 from borgish.cli.at_option import MOMENT, MOMENTS, SECONDS_MAX, zoned
+from borgish.cli.confirm import YesOption, confirm
 from borgish.cli.diff import AgesAllowed
 from borgish.cli.render import Form, FormOption, plural, show_one
 from borgish.cli.session import MaxAffected, session_of, single
@@ -29,6 +31,7 @@ def rollback(
         bool, typer.Option("--now", help="Stop tasks all at once, not a few a second.")
     ] = False,
     max_affected: MaxAffected = None,
+    yes: YesOption = False,
     output: FormOption = Form.TABLE,
 ) -> None:
     """Make the cell again what it was to be at a moment.
@@ -46,8 +49,18 @@ def rollback(
         plan = client.post("/v1/rollback/plan", asked, RollbackPlan)
         show_one(plan, output, str(plan.to.position), lambda it, wide: planned(it, wide=wide))
         return
+    if not yes:
+        plan = client.post("/v1/rollback/plan", asked, RollbackPlan)
+        confirm(_loss(plan, asked.only), yes=yes)
     done = client.post("/v1/rollback", asked, Accepted)
     show_one(done, output, str(done.position), lambda it, _: _done(it.text, it.position))
+
+
+def _loss(plan: RollbackPlan, only: Sequence[str]) -> str:
+    what = ", ".join(map(safe, only)) or "the whole cell"
+    to = plan.to
+    when = f"position {to.position} ({day_and_time(to.at)})"
+    return f"This takes {what} back to {when}: {_counted(plan)}. --dry-run shows all of it."
 
 
 def planned(plan: RollbackPlan, *, wide: bool) -> str:

@@ -6,9 +6,10 @@ from typing import Annotated
 
 import typer
 
+from borgish.cli.confirm import YesOption, confirm
 from borgish.cli.render import Column, Form, FormOption, show_list
 from borgish.cli.session import noun, session_of
-from borgish.text import age
+from borgish.text import age, safe
 from borgish.wire.api import Accepted
 from borgish.wire.api_access import SecretList, SecretRequest, SecretView
 
@@ -97,11 +98,13 @@ def list_secrets(
 
 
 @secret_app.command("remove")
-def remove_secret(context: typer.Context, name: Name, user: Whose = "") -> None:
+def remove_secret(context: typer.Context, name: Name, user: Whose = "", yes: YesOption = False) -> None:
     """Forget a secret that no live job and no cron uses."""
     from borgish.cli.access import say
     from borgish.client import quoted
 
     session = session_of(context)
-    path = quoted("secrets", user or session.who_asks(), name)
+    owner = user or session.who_asks()
+    path = quoted("secrets", owner, name)
+    confirm(f"This forgets the secret {safe(name)} of {safe(owner)}; nobody can read its value.", yes=yes)
     say(session.client().post(f"{path}/remove", None, Accepted))

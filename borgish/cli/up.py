@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from borgish.cli.confirm import YesOption, confirm
 from borgish.cli.session import DirOption, session_of, single
+from borgish.errors import BorgishError
 
 if TYPE_CHECKING:
     import subprocess
@@ -162,6 +164,7 @@ _DAEMON_SECONDS_MAX = 20.0
 def down(
     context: typer.Context,
     purge: Annotated[bool, typer.Option("--purge", help="Also remove the cell's folder.")] = False,
+    yes: YesOption = False,
     folder: DirOption = None,
 ) -> None:
     """Stop the local cell and every task.
@@ -179,11 +182,39 @@ def down(
         raise typer.Exit
     refuse_initialised(where)
     refuse_copy(where)
+    if purge:
+        confirm(f"This removes {_what_is_in(where)}: {where}.", yes=yes, typed=_name_of(where))
     with alone(where, make=False):
         code = take_down(where)
         if code == 0 and purge:
             _remove(where)
     raise typer.Exit(code)
+
+
+def _name_of(folder: Path) -> str:
+    from borgish.cli.init import cell_name
+
+    try:
+        return cell_name(folder)
+    except BorgishError:
+        return ""  # its file is damaged, or one that is gone
+
+
+def _what_is_in(folder: Path) -> str:
+    """Return what goes with a cell's folder, as far as that can be seen now."""
+    from borgish.cli.render import plural
+    from borgish.client import Client
+    from borgish.wire.api import StatusView
+
+    jobs = "its jobs"
+    try:
+        client = Client.find(folder, timeout_seconds=2.0)
+        jobs = plural(client.get("/v1/status", None, StatusView).jobs, "job")
+        client.close()
+    except BorgishError:
+        pass  # it does not run
+    cell = f"the cell {_name_of(folder)}".rstrip()
+    return f"{cell} with {jobs}, its database, its checkpoints and all output of tasks"
 
 
 def take_down(folder: Path) -> int:

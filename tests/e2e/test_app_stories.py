@@ -92,8 +92,8 @@ def shop(cell: RealCell, say: Told) -> None:
     assert "nothing was applied: this would end" in asked
     say("apply", smaller, *ANN, *PATIENCE, "--prune", "--yes")
     assert cell.items("cron", "list") == []
-    say("app", "kill", "shop")
-    say("app", "remove", "shop")
+    say("app", "kill", "--yes", "shop")
+    say("app", "remove", "--yes", "shop")
 
 
 def pipeline(cell: RealCell, say: Told) -> None:

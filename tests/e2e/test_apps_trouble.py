@@ -164,7 +164,7 @@ def test_the_second_of_two_people_is_told_who_was_first_and_what_changed(
     assert all(jobs[f"ann/{name}"].state != "dead" for name in ("site", "store", "cache"))
     assert jobs["ann/site"].version == 2, "what the second asked for is not there, and nothing of it"
     assert "2 ended" in cell.ok(*apply, "--prune", "--yes", one)  # looked at again, and decided anew
-    cell.ok("app", "kill", "two")
+    cell.ok("app", "kill", "--yes", "two")
 
 
 def app_of(made: RealCell, name: str) -> AppDetail:
@@ -284,7 +284,7 @@ def test_what_waits_for_a_job_that_never_comes_says_so_when_its_time_is_over(
     assert task_of(cell, "ann/prompt/0").phase == "up"
     written(file, job("late"), job("prompt"))
     assert "1 started again, 1 unchanged" in cell.ok("apply", file, *ANN, "--app", "late", *PATIENCE)
-    cell.ok("app", "kill", "late")
+    cell.ok("app", "kill", "--yes", "late")
 
 
 # Rollback
@@ -327,7 +327,7 @@ def test_a_rollback_to_before_an_apply_says_what_becomes_of_all_of_it(cell: Real
     assert "ann/db: goes" in shown
     assert position(cell) >= second
 
-    cell.ok("rollback", first, "--max-affected", 10)
+    cell.ok("rollback", "--yes", first, "--max-affected", 10)
     becomes(lambda: tasks_of(cell, "ann/web")["ann/web/0"].version, 3)
     assert app_of(cell, "shop").app.version == 3
     assert [each.name for each in app_of(cell, "shop").jobs] == ["ann/web"]
@@ -342,7 +342,7 @@ def test_a_rollback_to_before_an_apply_says_what_becomes_of_all_of_it(cell: Real
     assert cron_of(cell).cron.schedule == "0 4 1 1 *"
     cell.ok("app", "undo", "shop", "--detach")
     assert [each.name for each in app_of(cell, "shop").jobs] == ["ann/web"]
-    cell.ok("app", "kill", "shop")
+    cell.ok("app", "kill", "--yes", "shop")
 
 
 def up(made: RealCell, name: str) -> None:

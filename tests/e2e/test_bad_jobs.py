@@ -211,6 +211,6 @@ def held(*ports: int) -> Iterator[None]:
 def test_the_bad_can_be_killed_and_nothing_of_them_stays(tried: Tried) -> None:
     made = tried.made
     for name in ("no-command", "no-folder", "crashes", "dies-soon", "sick", "too-big"):
-        made.ok("job", "kill", name)
+        made.ok("job", "kill", "--yes", name)
     wait_until(lambda: status_of(made).pending == 0, PATIENCE_SECONDS)
     wait_until(lambda: not {"ann/crashes/0", "ann/sick/0"} & lives(made).keys(), PATIENCE_SECONDS)

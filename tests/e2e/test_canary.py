@@ -75,8 +75,8 @@ def test_canaries_are_nowhere_but_in_memory(own: RealCell, tmp_path: Path) -> No
     assert files_with(own.folder, [canary.encode() for canary in canaries]) == []
     assert files_with(tmp_path / "exported", [canary.encode() for canary in canaries]) == []
 
-    own.ok("job", "kill", key)
-    own.ok("rollback", "before")
+    own.ok("job", "kill", "--yes", key)
+    own.ok("rollback", "--yes", "before")
     wait_until(lambda: own.items("task", "list", key)[0]["phase"] == "up")
     states = [path for path in own.folder.rglob("process") if path.is_dir()]
     (memory,) = [found for path in states if (found := memory_folder(path.parent)) and found.exists()]

@@ -39,7 +39,7 @@ def test_a_checkpoint_is_named_verified_exported_and_deleted(tidied: RealCell, t
     tidied.ok("checkpoint", "export", "noon", file)
     assert stat.S_IMODE(os.stat(file).st_mode) == 0o600
     assert tidied.borgctl("checkpoint", "export", "noon", file).code == 1
-    tidied.ok("job", "kill", "sleepers")  # the file is of the moment before
+    tidied.ok("job", "kill", "--yes", "sleepers")  # the file is of the moment before
     assert "job ann/sleepers: 0 pending, 3 running, 0 dead" in faux("show", file)
     assert "job ann/sleepers: 0 pending, 0 running, 3 dead" in faux("show", tidied.folder / "cell.db")
     (tmp_path / "more.yaml").write_text(MORE)
@@ -52,7 +52,7 @@ def test_a_checkpoint_is_named_verified_exported_and_deleted(tidied: RealCell, t
     verdicts = {item["position"]: item["good"] for item in tidied.items("checkpoint", "verify")}
     assert verdicts[later]
     assert all(verdicts.values())
-    tidied.ok("checkpoint", "delete", "noon")
+    tidied.ok("checkpoint", "delete", "--yes", "noon")
     assert tidied.borgctl("checkpoint", "show", "noon").code == 1
 
     said = tidied.ok("checkpoint", "import", file)
@@ -68,8 +68,8 @@ def test_a_damaged_checkpoint_is_found_and_the_last_good_one_stays(tidied: RealC
     tidied.ok("checkpoint", "create")
     good, *others = [item["position"] for item in tidied.items("checkpoint", "list")]
     for position in others:
-        tidied.ok("checkpoint", "delete", position)
-    tidied.ok("job", "kill", "sleepers")
+        tidied.ok("checkpoint", "delete", "--yes", position)
+    tidied.ok("job", "kill", "--yes", "sleepers")
     tidied.ok("checkpoint", "create")
     bad = tidied.items("checkpoint", "list")[0]["position"]
     assert bad > good
@@ -82,8 +82,8 @@ def test_a_damaged_checkpoint_is_found_and_the_last_good_one_stays(tidied: RealC
     assert said.code == 1
     assert [line.split()[:2] for line in said.out.splitlines()[1:]] == [[str(bad), "no"], [str(good), "yes"]]
     assert tidied.borgctl("checkpoint", "export", bad, tmp_path / "bad").code == 1
-    said = tidied.borgctl("checkpoint", "delete", good)
+    said = tidied.borgctl("checkpoint", "delete", "--yes", good)
     assert said.code == 1
     assert "last good one" in said.err
-    tidied.ok("checkpoint", "delete", bad)
+    tidied.ok("checkpoint", "delete", "--yes", bad)
     assert tidied.ok("checkpoint", "verify", "all", "-o", "name") == f"{good}\n"

@@ -120,10 +120,10 @@ def test_a_wait_for_what_is_killed_says_so(tidied: RealCell) -> None:
     assert first
     os.kill(first, signal.SIGKILL)  # a rule has it restarted
     wait_until(lambda: task_of(tidied, "ann/slow/3").restarts == 1, PATIENCE_SECONDS)
-    tidied.ok("job", "kill", "slow", "--max-affected", 4)
+    tidied.ok("job", "kill", "--yes", "slow", "--max-affected", 4)
     assert tidied.borgctl("job", "wait", "slow", "--for", "finished").code == 1  # one had failed before
     submitted(tidied, SLEEPERS.replace("sleepers", "batch") + "restart: {policy: on_failure}\n", "--detach")
-    tidied.ok("job", "kill", "batch", "--max-affected", 5)
+    tidied.ok("job", "kill", "--yes", "batch", "--max-affected", 5)
     assert tidied.borgctl("job", "wait", "batch", "--for", "finished").code == 5
 
 
@@ -181,7 +181,7 @@ def test_kill_ends_one_task_or_all(tidied: RealCell) -> None:
     assert "1 task that was killed is pending again" in submitted(tidied, SLEEPERS)
     states = {name: str(task.state) for name, task in tasks_of(tidied, "ann/sleepers").items()}
     assert list(states.values()) == ["running"] * 3
-    tidied.ok("job", "kill", "sleepers")
+    tidied.ok("job", "kill", "--yes", "sleepers")
     tidied.ok("job", "wait", "sleepers", "--for", "dead")
     wait_until(lambda: not any(map(runs, pids)), PATIENCE_SECONDS)
 

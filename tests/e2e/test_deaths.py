@@ -155,7 +155,7 @@ def test_daemons_killed_in_the_middle_of_starting_start_nothing_twice(
     becomes(lambda: living(mark), {index: [life.pid] for index, life in by_index(demo, job).items()})
     assert len(living(mark)) == 12
     assert {name: life for name, life in lives(demo).items() if not name.startswith("ann/")} == steady
-    demo.ok("job", "kill", f"ann/{job}", "--max-affected", 12)
+    demo.ok("job", "kill", "--yes", f"ann/{job}", "--max-affected", 12)
     becomes(lambda: living(mark), {})
     becomes(lambda: {task.state for task in tasks_of(demo, f"ann/{job}").values()}, {"dead"})
 

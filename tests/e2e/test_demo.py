@@ -25,5 +25,5 @@ def test_the_demo_comes_to_its_end(tmp_path: Path) -> None:
         assert "replaced: pid" in told.stdout
         assert "Nothing: every task is placed." in told.stdout
     finally:
-        down = [str(commands / "borgctl"), "down", "--purge"]
+        down = [str(commands / "borgctl"), "down", "--purge", "--yes"]
         subprocess.run(down, env=environ, check=True, capture_output=True, timeout=DEMO_SECONDS_MAX)

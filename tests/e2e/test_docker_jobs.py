@@ -146,7 +146,7 @@ def test_a_missing_image_is_said(ship: RealCell) -> None:
     assert said.code == 1, said
     assert "borgish.invalid/no-such-image:1" in said.err
     assert "borgish.invalid/no-such-image:1" in ship.ok("why", "missing/0")
-    ship.borgctl("job", "kill", "missing")
+    ship.borgctl("job", "kill", "--yes", "missing")
 
 
 def test_programs_of_a_task_keep_one_network_when_the_main_one_is_killed(
@@ -167,7 +167,7 @@ def test_programs_of_a_task_keep_one_network_when_the_main_one_is_killed(
     assert anew[1].attrs["HostConfig"]["NetworkMode"] == f"container:{anew[0].id}"
     task = wait_until(lambda: (t := task_of(ship, "ann/several/0")).programs and t, PATIENCE_SECONDS)
     assert (task.restarts, task.attempt > 0) == (1, True)
-    ship.ok("job", "kill", "several")
+    ship.ok("job", "kill", "--yes", "several")
     wait_until(lambda: not both(ship, docker_engine), PATIENCE_SECONDS)
 
 

@@ -83,7 +83,7 @@ def test_what_is_wrong_about_a_drain_is_said(three: RealCell) -> None:
     assert "'==' is meant" in wrong.err
     assert three.borgctl("machine", "drain").code == 2
     three.ok("job", "submit", "-", "--user", "ann", "--settle", 0, stdin=WEB)
-    forced = three.borgctl("machine", "drain", "m1", "m2", "m3", "--force")
+    forced = three.borgctl("machine", "drain", "m1", "m2", "m3", "--force", "--yes")
     assert forced.code == 1
     assert "would stop 4 of 4 running tasks" in forced.err
     assert "--max-affected 4" in forced.err

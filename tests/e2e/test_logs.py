@@ -70,7 +70,7 @@ def test_tasks_are_followed_through_restarts_and_moves(tidied: RealCell, tmp_pat
         tidied.ok("job", "restart", "talker", "1")
         wait_until(lambda: followed.lines.count(second) == 2, PATIENCE_SECONDS)
         assert "ann/talker/1: moved from " in followed.words or "ann/talker/1: began anew" in followed.words
-        tidied.ok("job", "kill", "talker", "--max-affected", 2)
+        tidied.ok("job", "kill", "--yes", "talker", "--max-affected", 2)
         assert followed.process.wait(PATIENCE_SECONDS) == 0
         lines = set(followed.lines)
         assert lines == {first, second, "ann/talker/0 | tick", "ann/talker/1 | tick"}

@@ -57,19 +57,20 @@ def test_people_reach_as_far_as_they_were_let(tidied: RealCell, given: Callable[
     assert "borgctl user grant pia production" in refused.err
     assert "for admins" in submit(pia, "top", "pia", "monitoring").err
     assert submit(paul, "theirs", "shop-team").code == 4
-    assert paul("job", "kill", "pia/own").code == paul("task", "logs", "pia/own/0").code == 4
+    assert paul("job", "kill", "--yes", "pia/own").code == paul("task", "logs", "pia/own/0").code == 4
     assert paul("job", "show", "pia/own", "-o", "json").out.count("quiet") == 0, "values of an environment"
     assert "quiet" in pia("job", "show", "pia/own", "-o", "json").out
 
     tidied.ok("group", "members", "shop-team", "--add", "paul")
-    assert paul("job", "kill", "shop-team/ours").code == 0
+    assert paul("job", "kill", "--yes", "shop-team/ours").code == 0
     tidied.ok("user", "grant", "pia", "production")
     assert submit(pia, "high", "pia", "production").code == 0
     tidied.ok("user", "ungrant", "pia", "production")
     assert pia("job", "scale", "pia/high", 2).code == 4
 
     assert olga("machine", "cordon", "m1").code == olga("machine", "uncordon", "m1").code == 0
-    for beyond in (("job", "kill", "pia/own"), ("task", "exec", "pia/own/0", "--", "true"), ("user", "list")):
+    exec_ = ("task", "exec", "pia/own/0", "--", "true")
+    for beyond in (("job", "kill", "--yes", "pia/own"), exec_, ("user", "list")):
         assert olga(*beyond).code == 4, beyond
     limited = given("pia", "user", "--bands", "free")
     assert "is for free alone" in submit(limited, "batch", "pia").err
@@ -99,7 +100,7 @@ def test_a_rollback_brings_back_no_token_and_takes_none(tidied: RealCell, given:
     (revoked,) = [each["id"] for each in tidied.items("token", "list") if each["user"] == "rita"]
     tidied.ok("token", "revoke", revoked)
     new = given("rita", "user")
-    tidied.ok("rollback", before, "--max-affected", 100)
+    tidied.ok("rollback", "--yes", before, "--max-affected", 100)
     assert old("job", "list").code == 4
     assert new("job", "list").code == 0
     assert revoked not in tidied.ok("token", "list")
@@ -148,7 +149,7 @@ def test_a_lost_admin_token_is_replaced_on_the_host(tidied: RealCell, tmp_path: 
 
 
 def test_a_revoked_machine_is_out_and_comes_back_by_an_invitation(tidied: RealCell) -> None:
-    tidied.ok("machine", "revoke", "m2")
+    tidied.ok("machine", "revoke", "--yes", "m2")
     (m2,) = [each for each in tidied.items("machine", "list") if each["name"] == "m2"]
     assert m2["state"] == "revoked"
     line = tidied.ok("machine", "invite", "m2")

@@ -29,7 +29,7 @@ def limited(tidied: RealCell) -> Iterator[RealCell]:
     """The shared cell with a quota of 30m cpu for one user; without it behind the test."""
     tidied.ok("quota", "set", WHO, *BAND, "--cpu", "30m", "--ram", "64MiB")
     yield tidied
-    tidied.borgctl("quota", "remove", WHO, *BAND)
+    tidied.borgctl("quota", "remove", "--yes", WHO, *BAND)
 
 
 def test_a_quota_is_used_up_refuses_at_once_and_goes(limited: RealCell) -> None:
@@ -44,7 +44,7 @@ def test_a_quota_is_used_up_refuses_at_once_and_goes(limited: RealCell) -> None:
     assert limited.borgctl("job", "scale", f"{WHO}/within", 4).code == 1
     assert status_of(limited).position == position
 
-    limited.ok("quota", "remove", WHO, *BAND)
+    limited.ok("quota", "remove", "--yes", WHO, *BAND)
     assert "2 of 2 tasks up" in limited.ok("job", "submit", "--settle", 0, "-", stdin=job("beyond", 2))
     assert "removed the quota quinn/production" in limited.ok("history", "--cell", "-n", 20)
 

@@ -129,7 +129,7 @@ def test_no_token_is_not_allowed(unchanged: RealCell, tmp_path: Path, name: str)
 def test_an_invitation_may_not_command(running: RealCell, tmp_path: Path) -> None:
     invited = running.borgctl("machine", "invite", "m9")
     (tmp_path / "token").write_text(invited.out.split("::")[1].split()[0])
-    said = running.borgctl("--token-file", tmp_path / "token", "job", "kill", "refused")
+    said = running.borgctl("--token-file", tmp_path / "token", "job", "kill", "--yes", "refused")
     assert said.code == 4, said
     assert "hint: " in said.err
 

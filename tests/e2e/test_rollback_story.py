@@ -103,9 +103,9 @@ def test_all_is_as_before_and_then_undone(made: RealCell, tmp_path: Path) -> Non
     assert lost.keys() < lives(made).keys()
     made.kill("m3")
     wait_until(lambda: machines(made)["m3"] == "down", PATIENCE_SECONDS)
-    assert "`borgctl machine invite` lets it in" in made.ok("machine", "remove", "m3")
+    assert "`borgctl machine invite` lets it in" in made.ok("machine", "remove", "--yes", "m3")
     made.ok("machine", "cordon", "m1", "--reason", "by mistake")
-    made.ok("job", "kill", "web")
+    made.ok("job", "kill", "--yes", "web")
     submitted(made, SLEEPER.format(name="web", tasks=5, version="bad"))
     said = made.ok("quota", "set", "ann", "--band", "production", "--cpu", "50m", "--ram", "1GiB")
     assert "that goes on, and nothing more is admitted" in said
@@ -129,11 +129,11 @@ def test_all_is_as_before_and_then_undone(made: RealCell, tmp_path: Path) -> Non
     assert plan["quotas"] == ["ann/production is 200m cpu, 1GiB ram again"]
     assert [(job["name"], job["change"]) for job in plan["jobs"]] == [("ann/web", "changes")]
     before = status_of(made)
-    refused = made.borgctl("rollback", noon, "--max-affected", 4)
+    refused = made.borgctl("rollback", "--yes", noon, "--max-affected", 4)
     assert (refused.code, "this would stop 5 of 11 running tasks" in refused.err) == (1, True)
     assert status_of(made).position == before.position
 
-    done = made.ok("rollback", noon, "--max-affected", 5)
+    done = made.ok("rollback", "--yes", noon, "--max-affected", 5)
     assert "on timeline 2: 5 tasks to stop, 3 to start, 6 go on\n" in done
     assert done.endswith(f"to undo it: borgctl rollback {before.position}\n")
     kept = made.items("checkpoint", "show", f"before-rollback-{before.position}")
@@ -155,7 +155,7 @@ def test_all_is_as_before_and_then_undone(made: RealCell, tmp_path: Path) -> Non
     # The rollback is undone.
     undo = done.splitlines()[-1].split()[-1]
     assert int(undo) == before.position
-    made.ok("rollback", undo, "--now", "--max-affected", 3)
+    made.ok("rollback", "--yes", undo, "--now", "--max-affected", 3)
     becomes(lambda: sorted(versions(made, "ann/web")), ["bad"] * 5)
     assert machines(made) == {"m1": "cordoned", "m2": "up", "m3": "up"}
     assert quotas(made) == {"ann": 50}
@@ -177,12 +177,12 @@ def test_a_rollback_to_what_crashes_costs_one_task_and_is_undone(tmp_path: Path)
     with watched_cell(tmp_path / "cell", machines=2) as made:
         made.borgctl("job", "submit", "-", "--user", "ann", "--detach", stdin=CRASHING)
         bad = status_of(made).position
-        made.ok("job", "kill", "ann/web")
+        made.ok("job", "kill", "--yes", "ann/web")
         submitted(made, SLEEPER.format(name="web", tasks=5, version="good"))
         good, before = status_of(made).position, lives(made, "ann/web")
         assert len(before) == 5
 
-        made.ok("rollback", bad, "--max-affected", 5)
+        made.ok("rollback", "--yes", bad, "--max-affected", 5)
         wait_until(lambda: status_of(made).rollbacks_paused, PATIENCE_SECONDS)
         assert status_of(made).to_change == 4
         (said,) = status_of(made).rollbacks_paused
@@ -197,7 +197,7 @@ def test_a_rollback_to_what_crashes_costs_one_task_and_is_undone(tmp_path: Path)
         untouched = {name: life for name, life in before.items() if name != "ann/web/0"}
         assert untouched.items() <= lives(made, "ann/web").items()
 
-        made.ok("rollback", good)
+        made.ok("rollback", "--yes", good)
         becomes(lambda: status_of(made).to_change, 0)
         made.ok("job", "wait", "ann/web")
         assert versions(made, "ann/web") == ["good"] * 5
@@ -207,10 +207,12 @@ def test_a_rollback_to_what_crashes_costs_one_task_and_is_undone(tmp_path: Path)
 
 def test_a_rollback_outlives_its_master(made: RealCell) -> None:
     made.ok("machine", "uncordon", "m1")
-    made.borgctl("quota", "remove", "ann", "--band", "production")  # what the story left, if it was told here
+    made.borgctl(
+        "quota", "remove", "--yes", "ann", "--band", "production"
+    )  # what the story left, if it was told here
     submitted(made, SLEEPER.format(name="many", tasks=20, version="good"))
     good = status_of(made).position
-    made.ok("job", "kill", "many", "--max-affected", 20)
+    made.ok("job", "kill", "--yes", "many", "--max-affected", 20)
     submitted(made, SLEEPER.format(name="many", tasks=20, version="bad"))
     others = {name: life for name, life in lives(made).items() if not name.startswith("ann/many")}
     for name in ("borgmaster", "m1", "m2", "m3"):
@@ -219,9 +221,9 @@ def test_a_rollback_outlives_its_master(made: RealCell) -> None:
     with foreground("borgish.master.main", made.folder / "cell.toml") as master:
         wait_until(lambda: "serving local" in master.said(), PATIENCE_SECONDS)
         wait_until(lambda: set(machines(made).values()) == {"down"}, PATIENCE_SECONDS)
-        made.ok("rollback", good, "--only", "ann/many", "--max-affected", 20, "--now")
+        made.ok("rollback", "--yes", good, "--only", "ann/many", "--max-affected", 20, "--now")
         assert status_of(made).to_change == 20  # with none of them to be reached, nothing is decided yet
-        refused = made.borgctl("rollback", good)
+        refused = made.borgctl("rollback", "--yes", good)
         assert "a rollback to that is under way: 20 tasks still to be stopped" in refused.err
         master.process.kill()
         master.ended()

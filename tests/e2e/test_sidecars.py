@@ -80,5 +80,5 @@ def test_kill_9_of_either_with_kill_9_of_the_daemons_in_between(busy: RealCell) 
 
 def test_a_kill_leaves_nothing(busy: RealCell) -> None:
     before = both_run_again(busy, set())
-    busy.ok("job", "kill", "sidecar")
+    busy.ok("job", "kill", "--yes", "sidecar")
     wait_until(lambda: not any(map(runs, before)), PATIENCE_SECONDS)

@@ -36,7 +36,7 @@ def test_up_finds_the_state_that_down_left(own: RealCell) -> None:
     submitted(own, DONE)
     own.ok("job", "wait", "done", "--for", "finished")
     submitted(own, SLEEPERS.replace("sleepers", "killed"))
-    own.ok("job", "kill", "killed")
+    own.ok("job", "kill", "--yes", "killed")
     own.ok("machine", "cordon", "m1", "--reason", "for a look inside")
     becomes(lambda: len(lives(own)), 3)
     before, jobs, position = lives(own), own.items("job", "list"), status_of(own).position

@@ -100,7 +100,7 @@ def cell(old: Release, tmp_path: Path) -> Iterator[Path]:
     folder = tmp_path / "cell"
     old.borgctl(folder, "up", "--machines", "1")
     yield folder
-    NEW.borgctl(folder, "down", "--purge")
+    NEW.borgctl(folder, "down", "--purge", "--yes")
 
 
 NEW = Release(Path(sys.executable))
@@ -146,7 +146,7 @@ def test_no_task_notices_that_its_cell_is_upgraded(old: Release, cell: Path) -> 
 
     replace(cell, "m1")
     assert {name: task(cell, name) for name in names} == known
-    NEW.borgctl(cell, "job", "kill", "before")
+    NEW.borgctl(cell, "job", "kill", "--yes", "before")
     pid = known[names[0]]["pid"]
     deadline = Deadline(SECONDS_MAX)
     while Path(f"/proc/{pid}").exists() and deadline.left:

@@ -76,5 +76,5 @@ def test_a_daemon_that_cannot_start_is_said_with_its_log(tmp_path: Path) -> None
         assert "borgmaster ended with exit code 74" in said.err
         assert "[tls]" in said.err
     finally:
-        assert broken.borgctl("down", "--purge").code == 0
+        assert broken.borgctl("down", "--purge", "--yes").code == 0
     assert not broken.folder.exists()

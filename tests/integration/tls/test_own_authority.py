@@ -278,7 +278,7 @@ def test_a_revoked_machine_is_out_with_what_it_streams_until_it_is_invited(
     with closing(Client.find(place.cell)) as client:
         (name,) = (task.name for task in every_task(client))
         following = client.stream(quoted("tasks", *name.split("/"), "logs"), {"follow": True})
-        assert place.borgctl("machine", "revoke", "m1") == 0
+        assert place.borgctl("machine", "revoke", "--yes", "m1") == 0
         with suppress(Unreachable):
             list(following)  # it ends
     before = len(place.log.read_text())

@@ -59,11 +59,11 @@ def test_from_open_to_limited_and_back(api: CoreApi, say: Say, tmp_path: Path) -
     assert table[1].split("  ")[0] == "ann"
     assert "3 cpu, 384MiB ram" in table[1]
 
-    assert say("ann", "job", "kill", "ann/open")[0] == 0
+    assert say("ann", "job", "kill", "--yes", "ann/open")[0] == 0
     assert say("ann", "job", "scale", "ann/more", 6)[0] == 0
     code, _, err = say("ann", "job", "restart", "ann/open")
     assert (code, "ann/open asks for 2 cpu in production; quota 3, used 3: 2 cpu missing" in err) == (1, True)
-    assert say("admin", "quota", "remove", "ann", "--band", "production")[0] == 0
+    assert say("admin", "quota", "remove", "--yes", "ann", "--band", "production")[0] == 0
     assert say("ann", "job", "restart", "ann/open")[0] == 0
     assert violations(api.master.cell) == []
 
@@ -184,5 +184,5 @@ def test_bands_that_cannot_have_a_quota(say: Say) -> None:
     for band, words in (("free", "the free band is not limited"), ("gold", "no band 'gold'")):
         code, _, err = say("admin", "quota", "set", "ann", "--band", band, *amounts)
         assert (code, words in err) == (2 if band == "free" else 1, True), err
-    code, _, err = say("admin", "quota", "remove", "ann", "--band", "batch")
+    code, _, err = say("admin", "quota", "remove", "--yes", "ann", "--band", "batch")
     assert (code, "ann has no quota in batch" in err) == (1, True)

@@ -48,7 +48,7 @@ def test_it_is_shown_with_its_jobs_and_who_uses_it(
 def test_delete_freeze_and_unfreeze(master: FakeMaster, run: Run) -> None:
     for path in ("budgets/web/delete", "freeze", "unfreeze"):
         master.answers[f"POST /v1/{path}"] = DONE
-    assert run("budget", "delete", "web") == 0
+    assert run("budget", "delete", "--yes", "web") == 0
     assert run("freeze", "--reason", "holidays") == 0
     assert json.loads(master.asked[-1].body) == {"reason": "holidays"}
     assert run("unfreeze") == 0

@@ -104,7 +104,7 @@ def test_purge_removes_only_what_is_a_cells(tmp_path: Path) -> None:
 
 
 def purged(folder: Path) -> int:
-    return borgctl.run(["--dir", str(folder), "down", "--purge"])
+    return borgctl.run(["--dir", str(folder), "down", "--purge", "--yes"])
 
 
 def test_a_purge_removes_what_is_deeper_than_any_path(tmp_path: Path) -> None:

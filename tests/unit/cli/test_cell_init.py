@@ -135,7 +135,7 @@ def test_folders_of_others_are_refused(tmp_path: Path, capfd: pytest.CaptureFixt
 def test_up_and_down_leave_such_a_cell_alone(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     init.make(tmp_path, "c1", "127.0.0.1:7400")
     before = files_in(tmp_path)
-    for command in (["up"], ["down", "--purge"]):
+    for command in (["up"], ["down", "--purge", "--yes"]):
         assert run(["--dir", str(tmp_path), *command]) == 1
         assert "that `borgctl cell init` made" in capfd.readouterr().err
     assert files_in(tmp_path) == before

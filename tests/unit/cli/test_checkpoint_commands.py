@@ -189,9 +189,9 @@ def test_a_list_shows_what_is_wrong(master: FakeMaster, run: Run, capsys: Out) -
 
 
 def test_a_checkpoint_is_deleted_or_the_refusal_told(run: Run, capsys: Out) -> None:
-    assert run("checkpoint", "delete", "9") == 0
+    assert run("checkpoint", "delete", "--yes", "9") == 0
     assert capsys.readouterr().out.startswith("deleted the checkpoint at position 9, 1KiB")
-    assert run("checkpoint", "delete", "noon") == 1
+    assert run("checkpoint", "delete", "--yes", "noon") == 1
     said = capsys.readouterr().err
     assert "last good one" in said
     assert "make more" in said

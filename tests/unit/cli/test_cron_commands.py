@@ -115,7 +115,7 @@ def test_a_file_of_a_cron_that_runs_an_application_is_checked_and_has_no_plan(
 def test_what_is_asked_of_one(master: FakeMaster, run: Run, verb: str) -> None:
     master.answers["GET /v1/crons"] = CronList((CRON,))
     master.answers[f"POST /v1/crons/ann/nightly/{verb}"] = DONE
-    assert run("cron", verb, "nightly") == 0
+    assert run("cron", verb, "nightly", *["--yes"] * (verb == "remove")) == 0
 
 
 def test_a_file_is_checked_and_set(

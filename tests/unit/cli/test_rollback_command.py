@@ -98,9 +98,8 @@ def test_long_plans_are_cut(master: FakeMaster, run: Run, capsys: Out) -> None:
 
 def test_it_is_done_and_how_to_undo_it_is_said(master: FakeMaster, run: Run, capsys: Out) -> None:
     master.answers["POST /v1/rollback"] = Accepted(50, "", "cell local is rolled back")
-    assert (
-        run("rollback", "-5m", "--only", "ann/web", "--only", "ann/db", "--now", "--max-affected", "7") == 0
-    )
+    only = ("--only", "ann/web", "--only", "ann/db")
+    assert run("rollback", "--yes", "-5m", *only, "--now", "--max-affected", "7") == 0
     assert capsys.readouterr().out == "cell local is rolled back\nto undo it: borgctl rollback 49\n"
     assert json.loads(master.asked[-1].body) == {
         "to": "5m ago",
@@ -114,10 +113,10 @@ def test_a_refusal_is_said_with_its_way_out(master: FakeMaster, run: Run, capsys
     master.answers["POST /v1/rollback"] = Problem(
         "Conflict", 409, "nothing differs", hint="There is nothing to roll back"
     )
-    assert run("rollback", "42") == 1
+    assert run("rollback", "--yes", "42") == 1
     assert "error: nothing differs\nhint: There is nothing to roll back" in capsys.readouterr().err
 
 
 def test_a_number_below_zero_is_wrong_usage(master: FakeMaster, run: Run) -> None:
-    assert run("rollback", "42", "--max-affected", "-1") == 2
+    assert run("rollback", "--yes", "42", "--max-affected", "-1") == 2
     assert run("rollback") == 2

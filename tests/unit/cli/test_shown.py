@@ -209,7 +209,7 @@ def test_machines(master: FakeMaster, run: Run, capsys: Out) -> None:
     assert run("machine", "show", "m") == 0
     assert "conditions  disk_pressure\n" in capsys.readouterr().out
     master.answers["POST /v1/machines/m1/remove"] = Accepted(9, "m1", "m1 is removed")
-    assert run("machine", "remove", "m1") == 0
+    assert run("machine", "remove", "--yes", "m1") == 0
     assert capsys.readouterr().out == "m1 is removed\n"
     assert run("machine", "cordon", "m1", "--reason", "disk") == 0
     assert capsys.readouterr().out == "m1 is cordoned\n"
@@ -304,7 +304,7 @@ def test_changes_say_what_was_done(master: FakeMaster, run: Run, capsys: Out) ->
     for verb in ("kill", "restart", "scale"):
         master.answers[f"POST /v1/jobs/ann/web/{verb}"] = Accepted(9, "ann/web", f"{verb}: done")
     calls: list[tuple[tuple[str, ...], object]] = [
-        (("job", "kill", "web"), {"indexes": None, "max_affected": None}),
+        (("job", "kill", "--yes", "web"), {"indexes": None, "max_affected": None}),
         (("task", "kill", "web/2"), {"indexes": [2], "max_affected": None}),
         (("job", "restart", "web", "0-1"), {"indexes": [0, 1], "now": False, "max_affected": None}),
         (("job", "restart", "web", "--now"), {"indexes": None, "now": True, "max_affected": None}),
