@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from borgish.cli import complete
 from borgish.cli.confirm import YesOption, confirm
 from borgish.cli.render import Column, Form, FormOption, show_list
 from borgish.cli.session import noun, session_of
@@ -34,9 +35,16 @@ token_app = noun("Tokens: by which people and programs prove who they are.")
 NEVER = "never"
 ROLES = ("reader", "user", "operator", "admin")
 
-User = Annotated[str, typer.Argument(metavar="USER", help="Name of the user.")]
-Group = Annotated[str, typer.Argument(metavar="GROUP", help="Name of the group.")]
-Owner = Annotated[str, typer.Argument(metavar="USER|GROUP", help="Name of the user or the group.")]
+User = Annotated[str, typer.Argument(metavar="USER", help="Name of the user.", autocompletion=complete.users)]
+Group = Annotated[
+    str, typer.Argument(metavar="GROUP", help="Name of the group.", autocompletion=complete.groups)
+]
+Owner = Annotated[
+    str,
+    typer.Argument(
+        metavar="USER|GROUP", help="Name of the user or the group.", autocompletion=complete.owners
+    ),
+]
 Grants = Annotated[
     list[str],
     typer.Argument(metavar="GRANT...", help="A band, like production, or a privilege, like container-root."),

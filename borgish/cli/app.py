@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from borgish.cli import complete
 from borgish.cli.at_option import AtOption, client_at
 from borgish.cli.confirm import YesOption, confirm
 from borgish.cli.errors import DONE, FAILED, NOT_PLACED, print_hint
@@ -30,7 +31,12 @@ if TYPE_CHECKING:
 
 app = noun("Inspect, undo, run and end applications.")
 
-AppName = Annotated[str, typer.Argument(metavar="APP", help="user/app, or app where only one user has it.")]
+AppName = Annotated[
+    str,
+    typer.Argument(
+        metavar="APP", help="user/app, or app where only one user has it.", autocompletion=complete.apps
+    ),
+]
 
 
 def app_state(view: AppView) -> str:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from borgish.cli import complete
 from borgish.cli.render import Form
 from borgish.cli.screen import print_err, print_out
 from borgish.cli.session import Session, session_of
@@ -38,6 +39,7 @@ AtOption = Annotated[
         metavar=MOMENT,
         help=f"Show the cell as it was at this moment: {MOMENTS}.",
         callback=_refuse_empty,
+        autocompletion=complete.moments,
     ),
 ]
 

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from borgish.cli import complete
 from borgish.cli.at_option import AtOption, client_at
 from borgish.cli.confirm import YesOption, confirm
 from borgish.cli.render import Column, Form, FormOption, fields, show_list, show_one
@@ -16,7 +17,9 @@ if TYPE_CHECKING:
 
 app = noun("Limits on tasks that may be down on purpose, across jobs.")
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the budget.")]
+Name = Annotated[
+    str, typer.Argument(metavar="NAME", help="Name of the budget.", autocompletion=complete.budgets)
+]
 _SHOWN_MAX = 10
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from borgish.cli import complete
 from borgish.cli.confirm import YesOption, confirm
 from borgish.cli.render import Column, Form, FormOption, fields, show_list, show_one
 from borgish.cli.session import noun, session_of
@@ -32,7 +33,14 @@ app = noun("Snapshots of the whole cell.")
 ALL = "all"
 SECONDS_MAX = 120.0  # a large one takes its time
 _SHOWN_MAX = 8
-Which = Annotated[str, typer.Argument(metavar="POSITION-or-NAME", help="Position or name of the checkpoint.")]
+Which = Annotated[
+    str,
+    typer.Argument(
+        metavar="POSITION-or-NAME",
+        help="Position or name of the checkpoint.",
+        autocompletion=complete.checkpoints,
+    ),
+]
 
 
 def _style(checkpoint: CheckpointView) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from borgish.cli import complete
 from borgish.cli.at_option import AtOption, client_at
 from borgish.cli.confirm import YesOption, confirm
 from borgish.cli.render import Column, Form, FormOption, draw, fields, plural, show_list, show_one, state_text
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
 
 app = noun("Jobs that run on time.")
 
-Name = Annotated[str, typer.Argument(metavar="CRON", help="Cron, as user/cron or cron.")]
+Name = Annotated[
+    str, typer.Argument(metavar="CRON", help="Cron, as user/cron or cron.", autocompletion=complete.crons)
+]
 
 
 @app.command("list")

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from borgish.cli import complete
 from borgish.cli.at_option import MOMENTS, SECONDS_MAX, zoned
 from borgish.cli.render import Form, FormOption, plural, show_list, show_one
 from borgish.cli.session import session_of, single
@@ -34,8 +35,13 @@ class AgesAllowed(TyperCommand):
 @app.command(cls=AgesAllowed)
 def diff(
     context: typer.Context,
-    old: Annotated[str, typer.Argument(metavar="[A]", help=f"A moment: {MOMENTS}.")] = "",
-    new: Annotated[str, typer.Argument(metavar="[B]", help="Second moment. Default: now.")] = "now",
+    old: Annotated[
+        str, typer.Argument(metavar="[A]", help=f"A moment: {MOMENTS}.", autocompletion=complete.moments)
+    ] = "",
+    new: Annotated[
+        str,
+        typer.Argument(metavar="[B]", help="Second moment. Default: now.", autocompletion=complete.moments),
+    ] = "now",
     files: Annotated[
         list[Path] | None,
         typer.Option(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
+from borgish.cli import complete
 from borgish.cli.confirm import YesOption, confirm
 from borgish.cli.errors import DONE, FAILED, NOT_PLACED, print_error
 from borgish.cli.machine import app
@@ -33,7 +34,10 @@ NAMED_MAX = 5
 _TIME_OF_DAY = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)", re.ASCII)
 
 Machines = Annotated[
-    list[str] | None, typer.Argument(metavar="MACHINE...", help="Names, or beginnings that are unique.")
+    list[str] | None,
+    typer.Argument(
+        metavar="MACHINE...", help="Names, or beginnings that are unique.", autocompletion=complete.machines
+    ),
 ]
 WhereOption = Annotated[
     str,

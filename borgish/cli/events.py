@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from borgish.cli import complete
 from borgish.cli.at_option import AtOption, client_at
 from borgish.cli.render import (
     Column,
@@ -53,7 +54,10 @@ EVENT_COLUMNS: tuple[Column[EventView], ...] = (
 def events(
     context: typer.Context,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep printing new events.")] = False,
-    job: Annotated[str, typer.Option("--job", metavar="JOB", help="Only events of this job.")] = "",
+    job: Annotated[
+        str,
+        typer.Option("--job", metavar="JOB", help="Only events of this job.", autocompletion=complete.jobs),
+    ] = "",
     limit: Annotated[
         int, typer.Option("--limit", "-n", min=1, max=_AT_ONCE_MAX, help="Only the latest N events.")
     ] = 50,
@@ -127,7 +131,14 @@ why_app = single()
 @why_app.command()
 def why(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="TASK-JOB-or-APP", help="web/0, web, ann/web, shop")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="TASK-JOB-or-APP",
+            help="web/0, web, ann/web, shop",
+            autocompletion=complete.jobs_and_tasks,
+        ),
+    ],
     at: AtOption = "",
     output: FormOption = Form.TABLE,
 ) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from borgish.cli import complete
 from borgish.cli.at_option import AtOption, client_at
 from borgish.cli.confirm import YesOption, confirm
 from borgish.cli.listing import ColumnsOption, LabelOption, LimitOption, UserFilterOption, WatchOption
@@ -48,7 +49,12 @@ if TYPE_CHECKING:
 
 app = noun("Submit, inspect, change and end jobs.")
 
-JobName = Annotated[str, typer.Argument(metavar="JOB", help="user/job, or job where only one user has it.")]
+JobName = Annotated[
+    str,
+    typer.Argument(
+        metavar="JOB", help="user/job, or job where only one user has it.", autocompletion=complete.jobs
+    ),
+]
 Files = Annotated[list[Path], typer.Argument(metavar="FILE...", help="Job files; - is stdin.")]
 UserOption = Annotated[
     str, typer.Option("--user", help="Owner of the job, if the file does not name one. Default: you.")

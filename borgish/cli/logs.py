@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from borgish.cli import complete
 from borgish.cli.at_option import NowOnly, zoned
 from borgish.cli.screen import has_colour, print_err, styled
 from borgish.cli.session import Session, session_of, single
@@ -52,7 +53,12 @@ COLOURS = (
 def logs(
     context: typer.Context,
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="JOB|TASK...", help="Jobs, of which all tasks, or tasks.")
+        list[str] | None,
+        typer.Argument(
+            metavar="JOB|TASK...",
+            help="Jobs, of which all tasks, or tasks.",
+            autocompletion=complete.jobs_and_tasks,
+        ),
     ] = None,
     selector: Annotated[
         str,

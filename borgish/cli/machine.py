@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from borgish.cli import complete
 from borgish.cli.at_option import AtOption, client_at
 from borgish.cli.confirm import YesOption, confirm
 from borgish.cli.listing import ColumnsOption, LimitOption, WatchOption
@@ -30,7 +31,10 @@ if TYPE_CHECKING:
 app = noun("The machines of the cell.")
 
 MachineName = Annotated[
-    str, typer.Argument(metavar="MACHINE", help="Its name, or a beginning that is unique.")
+    str,
+    typer.Argument(
+        metavar="MACHINE", help="Its name, or a beginning that is unique.", autocompletion=complete.machines
+    ),
 ]
 _STYLES = {"up": "green", "down": "red", "revoked": "red"} | dict.fromkeys(
     ("draining", "drained", "cordoned", "quarantined"), "yellow"
@@ -190,7 +194,9 @@ def untaint(
 @app.command()
 def remove(
     context: typer.Context,
-    machine: Annotated[str, typer.Argument(metavar="MACHINE", help="Its name, in full.")],
+    machine: Annotated[
+        str, typer.Argument(metavar="MACHINE", help="Its name, in full.", autocompletion=complete.machines)
+    ],
     max_affected: MaxAffected = None,
     if_generation: IfGeneration = None,
     yes: YesOption = False,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from borgish.cli import complete
 from borgish.cli.at_option import NowOnly
 from borgish.cli.screen import print_err, print_out
 from borgish.cli.session import Session, session_of, single
@@ -34,7 +35,12 @@ PORT_MAX = 65535
 @port_forward_app.command("port-forward", no_args_is_help=True)
 def port_forward(
     context: typer.Context,
-    task: Annotated[str, typer.Argument(metavar="TASK", help="user/job/index, or job/index where unique.")],
+    task: Annotated[
+        str,
+        typer.Argument(
+            metavar="TASK", help="user/job/index, or job/index where unique.", autocompletion=complete.tasks
+        ),
+    ],
     port: Annotated[
         str,
         typer.Argument(

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+from borgish.cli import complete
 from borgish.cli.at_option import AtOption, client_at
 from borgish.cli.confirm import YesOption
 from borgish.cli.render import Column, Form, FormOption, fields, show_list, show_one
@@ -26,7 +27,9 @@ def _bands() -> list[str]:
     return [str(band) for band in Band if band is not Band.FREE]
 
 
-User = Annotated[str, typer.Argument(metavar="USER", help="Owner of the quota.")]
+User = Annotated[
+    str, typer.Argument(metavar="USER", help="Owner of the quota.", autocompletion=complete.owners)
+]
 BandOption = Annotated[
     str,
     typer.Option("--band", metavar="BAND", help="monitoring, production or batch.", autocompletion=_bands),
@@ -101,7 +104,9 @@ def set_(
 @app.command("list")
 def list_(
     context: typer.Context,
-    user: Annotated[str, typer.Argument(metavar="[USER]", help="Only of this user.")] = "",
+    user: Annotated[
+        str, typer.Argument(metavar="[USER]", help="Only of this user.", autocompletion=complete.owners)
+    ] = "",
     at: AtOption = "",
     output: FormOption = Form.TABLE,
 ) -> None:

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from borgish.cli import complete
 from borgish.cli.at_option import MOMENT, MOMENTS, SECONDS_MAX, zoned
 from borgish.cli.confirm import YesOption, confirm
 from borgish.cli.diff import AgesAllowed
@@ -22,10 +23,18 @@ _SHOWN_MAX = 40
 @app.command(cls=AgesAllowed)
 def rollback(
     context: typer.Context,
-    to: Annotated[str, typer.Argument(metavar=MOMENT, help=f"{MOMENTS[0].upper()}{MOMENTS[1:]}.")],
+    to: Annotated[
+        str,
+        typer.Argument(
+            metavar=MOMENT, help=f"{MOMENTS[0].upper()}{MOMENTS[1:]}.", autocompletion=complete.moments
+        ),
+    ],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")] = False,
     only: Annotated[
-        list[str] | None, typer.Option("--only", metavar="USER/JOB", help="Only this job; can be repeated.")
+        list[str] | None,
+        typer.Option(
+            "--only", metavar="USER/JOB", help="Only this job; can be repeated.", autocompletion=complete.jobs
+        ),
     ] = None,
     at_once: Annotated[
         bool, typer.Option("--now", help="Stop tasks all at once, not a few a second.")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
+from borgish.cli import complete
 from borgish.cli.at_option import AtOption, NowOnly, client_at
 from borgish.cli.listing import ColumnsOption, LabelOption, LimitOption, UserFilterOption, WatchOption
 from borgish.cli.lookup import Params
@@ -29,7 +30,12 @@ if TYPE_CHECKING:
 
 app = noun("List and inspect tasks, and read their output.")
 
-TaskName = Annotated[str, typer.Argument(metavar="TASK", help="user/job/index, or job/index where unique.")]
+TaskName = Annotated[
+    str,
+    typer.Argument(
+        metavar="TASK", help="user/job/index, or job/index where unique.", autocompletion=complete.tasks
+    ),
+]
 ProgramOption = Annotated[
     str, typer.Option("--program", metavar="NAME", help="One of its `group`; the main program unless given.")
 ]

@@ -1,6 +1,5 @@
 """What asks before something is lost, what it names, and that nothing is done without an answer."""
 
-import inspect
 from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
@@ -8,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from borgish.cli import borgctl, local_cell
-from borgish.cli.borgctl import COMMANDS, load
 from borgish.wire.api import Accepted, AsOf, CheckpointView
 from borgish.wire.api_apps import AppDetail
 from borgish.wire.api_crons import CronView
 from borgish.wire.api_past import CheckpointList, RollbackPlan
+from tests.unit.cli.commands import leaves
 from tests.unit.cli.conftest import Run
 from tests.unit.cli.samples import APP, NOW, FakeMaster, job, machine
 
@@ -124,17 +123,9 @@ def test_everyday_commands_ask_nothing(words: str, cell: FakeMaster, run: Run) -
 
 def test_every_command_that_asks_is_in_the_table() -> None:
     """And so is whoever comes to ask, for the table is what is tested."""
-    found = set()
-
-    def walk(path: str, command: object) -> None:
-        callback = getattr(command, "callback", None)
-        if callback and "yes" in inspect.signature(inspect.unwrap(callback)).parameters:
-            found.add(path)
-        for name, inner in getattr(command, "commands", {}).items():
-            walk(f"{path} {name}", inner)
-
-    for name in COMMANDS:
-        walk(name, load(name))
+    found = {
+        " ".join(path) for path, command in leaves() if any(each.name == "yes" for each in command.params)
+    }
     named = {path for path in found if any(words.startswith(path) for words in ASKING)}
     assert found == named | set(ELSEWHERE)
 

@@ -5,8 +5,9 @@ import shlex
 import pytest
 
 import borgish
-from borgish.cli.borgctl import COMMANDS, load
+from borgish.cli.borgctl import COMMANDS
 from borgish.cli.words import DANGEROUS, SAME, like, meant_at_top, same_command
+from tests.unit.cli.commands import commands
 from tests.unit.cli.conftest import Run
 from tests.unit.cli.samples import FakeMaster, job, task
 
@@ -78,17 +79,8 @@ def test_what_is_misspelt(words: str, offered: str, run: Run, capsys: pytest.Cap
 
 
 def every_command() -> list[tuple[str, ...]]:
-    """Return the words of every command and group, the hidden ones included."""
-    found: list[tuple[str, ...]] = []
-
-    def walk(path: tuple[str, ...], command: object) -> None:
-        found.append(path)
-        for name, inner in getattr(command, "commands", {}).items():
-            walk((*path, name), inner)
-
-    for name in COMMANDS:
-        walk((name,), load(name))
-    return found
+    """Return the words of every command and group."""
+    return [path for path, _ in commands()]
 
 
 def test_no_word_stands_for_what_is_not_there_and_none_hides_a_command() -> None:

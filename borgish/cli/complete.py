@@ -1,0 +1,184 @@
+"""What names can follow, for the shells: jobs, tasks, machines, checkpoints, users, moments.
+
+Whoever presses Tab waits for it, and a word about what is wrong would stand in the middle of what was typed.
+So all of it ends within ``SECONDS_MAX``, says nothing of errors, and offers ``NAMES_MAX`` names at the most.
+"""
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import typer
+
+from borgish.cli.session import Session
+
+if TYPE_CHECKING:
+    from borgish.client import Client
+
+SECONDS_MAX = 0.5
+NAMES_MAX = 100
+_SCANNED_MAX = 1000  # a page of the API
+_AGES = ("5m", "30m", "1h", "1d")
+
+
+class _Item(msgspec.Struct):
+    name: str
+    tasks: int = 0
+
+
+class _Items(msgspec.Struct):
+    items: tuple[_Item, ...]
+
+
+class _Checkpoint(msgspec.Struct):
+    position: int
+    name: str = ""
+
+
+class _Checkpoints(msgspec.Struct):
+    items: tuple[_Checkpoint, ...]
+
+
+def jobs(context: typer.Context, incomplete: str) -> list[str]:
+    """Return the jobs whose names begin so, with their users or without."""
+    return _found(
+        context, incomplete, lambda client: (name for name, _ in _jobs(client, incomplete, incomplete))
+    )
+
+
+def tasks(context: typer.Context, incomplete: str) -> list[str]:
+    """Return the tasks whose names begin so."""
+    return _found(context, incomplete, lambda client: _tasks(client, incomplete))
+
+
+def jobs_and_tasks(context: typer.Context, incomplete: str) -> list[str]:
+    """Return the jobs whose names begin so; behind the name of one, its tasks."""
+
+    def ask(client: "Client") -> Iterator[str]:
+        found = [name for name, _ in _jobs(client, incomplete, incomplete)]
+        yield from found or _tasks(client, incomplete)
+
+    return _found(context, incomplete, ask)
+
+
+def machines(context: typer.Context, incomplete: str) -> list[str]:
+    """Return the machines whose names begin so."""
+    return _listed(context, incomplete, "/v1/machines")
+
+
+def users(context: typer.Context, incomplete: str) -> list[str]:
+    """Return the users whose names begin so."""
+    return _listed(context, incomplete, "/v1/users")
+
+
+def groups(context: typer.Context, incomplete: str) -> list[str]:
+    """Return the groups whose names begin so."""
+    return _listed(context, incomplete, "/v1/groups")
+
+
+def owners(context: typer.Context, incomplete: str) -> list[str]:
+    """Return the users and the groups whose names begin so."""
+    return [*users(context, incomplete), *groups(context, incomplete)][:NAMES_MAX]
+
+
+def apps(context: typer.Context, incomplete: str) -> list[str]:
+    """Return the applications whose names begin so."""
+    return _listed(context, incomplete, "/v1/apps")
+
+
+def crons(context: typer.Context, incomplete: str) -> list[str]:
+    """Return the crons whose names begin so."""
+    return _listed(context, incomplete, "/v1/crons")
+
+
+def budgets(context: typer.Context, incomplete: str) -> list[str]:
+    """Return the budgets whose names begin so."""
+    return _listed(context, incomplete, "/v1/budgets")
+
+
+def checkpoints(context: typer.Context, incomplete: str) -> list[str]:
+    """Return the checkpoints, by name, or else by position."""
+    return _found(context, incomplete, _checkpoints)
+
+
+def moments(context: typer.Context, incomplete: str) -> list[str]:
+    """Return moments of the past: checkpoints, and how long ago."""
+    return _found(context, incomplete, lambda client: (*_checkpoints(client), *_AGES))
+
+
+def _listed(context: typer.Context, incomplete: str, path: str) -> list[str]:
+    def ask(client: "Client") -> Iterator[str]:
+        items = client.get(path, {"limit": _SCANNED_MAX}, _Items).items
+        yield from _short(item.name for item in items)
+
+    return _found(context, incomplete, ask)
+
+
+def _found(context: typer.Context, incomplete: str, ask: Callable[["Client"], Iterable[str]]) -> list[str]:
+    """Return what begins so of what ``ask`` returns, if that comes in time and without an error."""
+    names: list[str] = []
+
+    def work() -> None:
+        try:
+            client = _session(context).client(SECONDS_MAX)
+            found = (name for name in ask(client) if name.startswith(incomplete) and name.isprintable())
+            names.extend(sorted(dict.fromkeys(found), key=lambda name: (name.count("/"), len(name), name)))
+        except Exception:  # noqa: S110 - whatever it is, nobody is to read of it here
+            pass
+
+    worker = threading.Thread(target=work, name="completion", daemon=True)
+    worker.start()
+    worker.join(SECONDS_MAX)
+    return list(names[:NAMES_MAX])
+
+
+def _session(context: typer.Context) -> Session:
+    """Return the session of the options that stand before the command: its callback has not run."""
+    given = context.find_root().params
+    folder, token_file = given.get("folder"), given.get("token_file")
+    return Session(
+        Path(folder) if folder else None, given.get("url") or "", Path(token_file) if token_file else None
+    )
+
+
+def _jobs(client: "Client", full: str, short: str) -> list[tuple[str, int]]:
+    """Return jobs with their numbers of tasks: by their full names those that begin with ``full``, and where
+    only one user has it, by their short names those that begin with ``short``."""
+    # Names are asked for from just before the beginning, so that a large cell sends no more than is shown.
+    before = f"{full[:-1]}{chr(ord(full[-1]) - 1)}~" if full and full.isascii() else ""
+    listed = client.get("/v1/jobs", {"limit": NAMES_MAX, "after": before}, _Items).items
+    found = [(item.name, item.tasks) for item in listed if item.name.startswith(full)]
+    if "/" in short:
+        return found
+    every = client.get("/v1/jobs", {"limit": _SCANNED_MAX}, _Items).items
+    times = Counter(_last(item.name) for item in every)
+    alone = [item for item in every if times[_last(item.name)] == 1]
+    return found + [(_last(item.name), item.tasks) for item in alone if _last(item.name).startswith(short)]
+
+
+def _tasks(client: "Client", text: str) -> list[str]:
+    head, _, index = text.rpartition("/")
+    beginnings = [(text, text), (head, head)] if head and (not index or index.isdecimal()) else [(text, text)]
+    found = [each for full, short in beginnings for each in _jobs(client, full, short)]
+    names = (f"{job}/{number}" for job, count in found for number in range(min(count, 10 * NAMES_MAX)))
+    return [name for name in names if name.startswith(text)][:NAMES_MAX]
+
+
+def _checkpoints(client: "Client") -> list[str]:
+    kept = client.get("/v1/checkpoints", None, _Checkpoints).items
+    return [each.name or str(each.position) for each in kept]
+
+
+def _short(names: Iterable[str]) -> Iterator[str]:
+    """Yield names, and where they have a user in front and only one has it, without that as well."""
+    every = list(names)
+    yield from every
+    times = Counter(_last(name) for name in every)
+    yield from (_last(name) for name in every if times[_last(name)] == 1)
+
+
+def _last(name: str) -> str:
+    return name.partition("/")[2] or name
