@@ -25,7 +25,7 @@ COMMANDS = {
     "status": ("status:app", "Show the cell at one glance."),
     "apply": ("apply:apply_app", "Make an application what its files say."),
     "app": ("app:app", "Inspect, undo, run and end applications."),
-    "job": ("update:app", "Submit, inspect, change and end jobs."),
+    "job": ("job_init:app", "Submit, inspect, change and end jobs."),
     "cron": ("cron:app", "Jobs that run on time."),
     "plan": ("submit:plan_app", "Say what would follow if a job were submitted."),
     "task": ("task:app", "List and inspect tasks, and read their output."),

@@ -15,10 +15,18 @@ from typing import TYPE_CHECKING
 import typer
 
 from borgish.bands import DEFAULT_BANDS
-from borgish.cli.errors import DONE, FAILED, USAGE, print_error, print_hint, report
-from borgish.cli.screen import is_terminal, print_err
+from borgish.cli.errors import DONE, FAILED, USAGE, print_error, print_hint, print_note, report
+from borgish.cli.screen import is_terminal, print_err, print_out
 from borgish.cli.session import Session
-from borgish.cli.submit import JobFile, checked_file, follow_all, submit_file, worst
+from borgish.cli.submit import (
+    JobFile,
+    ask_for_plan,
+    checked_file,
+    follow_all,
+    planned,
+    submit_file,
+    worst,
+)
 from borgish.errors import BorgishError, Forbidden, PreconditionFailed
 from borgish.spec.job import JobSpec
 from borgish.wire.api import WhoamiView
@@ -34,10 +42,16 @@ _HEAD = """\
 
 
 def edit_job(
-    session: Session, job: str, timeout_seconds: float | None, *, detach: bool, settle_seconds: float | None
+    session: Session,
+    job: str,
+    timeout_seconds: float | None,
+    *,
+    detach: bool,
+    settle_seconds: float | None,
+    yes: bool,
 ) -> int:
-    """Have a job edited, submit it on the condition that it is still the one shown, follow it; return the
-    exit code."""
+    """Have a job edited, show what follows from it, submit it on the condition that it is still the one
+    shown, follow it; return the exit code."""
     from borgish.cli.follow import look
     from borgish.cli.lookup import find_job
     from borgish.spec.write import write_job
@@ -56,6 +70,10 @@ def edit_job(
             shutil.rmtree(folder, ignore_errors=True)
         return code
     try:
+        if not _is_wanted(client, edited, detail.spec.user, yes=yes):
+            print_err("nothing was submitted")
+            _say_kept(path, name)
+            return FAILED
         submit_file(client, edited, detail.spec.user, expected=generation)
     except BorgishError as error:
         code = report(error)
@@ -108,12 +126,22 @@ def _expect_allowed(client: "Client", user: str) -> None:
         )
 
 
+def _is_wanted(client: "Client", file: JobFile, user: str, *, yes: bool) -> bool:
+    """Show what would follow, and ask whether it is wanted where there is somebody to ask."""
+    try:
+        print_out(planned(ask_for_plan(client, file, user), file.source, token=False))
+        sys.stdout.flush()
+    except BorgishError as error:  # what is wrong with it the submission says as well
+        print_note(f"what would follow is not known: {error.message}")
+    return yes or not _has_person() or typer.confirm("Submit this?", default=True, err=True)
+
+
 def _asks_to_go_on() -> bool:
-    return (
-        is_terminal(sys.stdin)
-        and is_terminal(sys.stderr)
-        and typer.confirm("Edit it again?", default=True, err=True)
-    )
+    return _has_person() and typer.confirm("Edit it again?", default=True, err=True)
+
+
+def _has_person() -> bool:
+    return is_terminal(sys.stdin) and is_terminal(sys.stderr)
 
 
 def _say_kept(path: Path, job: str, *, changed: bool = False) -> None:

@@ -321,9 +321,11 @@ def edit(
     timeout: TimeoutOption = "",
     settle: SettleOption = None,
     detach: Annotated[bool, typer.Option("--detach", help="Return as soon as it is accepted.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Submit it without a question.")] = False,
 ) -> None:
     """Edit a job as it is now, in $VISUAL, $EDITOR or vi, and submit it.
 
+    Shows what follows from it first, as `borgctl plan` does, and asks on a terminal whether that is wanted.
     Refused when somebody else has changed the job meanwhile; your text stays in its file then.
     """
     from borgish.cli.edit import edit_job
@@ -331,7 +333,7 @@ def edit(
     seconds = _timeout_of(timeout)
     settle_seconds = None if settle is None else seconds_of(settle, "--settle")
     raise typer.Exit(
-        edit_job(session_of(context), job, seconds, detach=detach, settle_seconds=settle_seconds)
+        edit_job(session_of(context), job, seconds, detach=detach, settle_seconds=settle_seconds, yes=yes)
     )
 
 

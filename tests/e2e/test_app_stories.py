@@ -88,8 +88,8 @@ def shop(cell: RealCell, say: Told) -> None:
     smaller = cell.folder.parent / "smaller.yaml"
     smaller.write_text(SHOP.read_text().partition("---\nkind: cron")[0])
     assert "not in the files" in say("apply", smaller, *ANN, "--dry-run")
-    asked = say("apply", smaller, *ANN, "--prune", code=1)
-    assert "nothing was applied: this would end" in asked
+    asked = say("apply", smaller, *ANN, "--prune", code=2)
+    assert "nothing was done: this ends ann/clean-up" in asked
     say("apply", smaller, *ANN, *PATIENCE, "--prune", "--yes")
     assert cell.items("cron", "list") == []
     say("app", "kill", "--yes", "shop")

@@ -150,7 +150,7 @@ def test_the_second_of_two_people_is_told_who_was_first_and_what_changed(
     cell.ok(*apply, both)
     before = app_of(cell, "two").app.generation
     with Asked(cell, *apply, "--prune", one) as first:
-        first.read_until("End ann/store?")
+        first.read_until("This ends ann/store.")
         assert "version 2: 1 updated, 1 unchanged, 1 created" in cell.ok(*apply, other)
         now = app_of(cell, "two").app.generation
         code, said = first.answer("y")

@@ -4,12 +4,15 @@ import re
 import shlex
 import sys
 from collections.abc import Callable
+from io import StringIO
 from pathlib import Path
 
 import pytest
 
 from borgish.cli import edit
+from borgish.errors import Conflict
 from borgish.wire.api import Accepted, IndexesRequest, ScaleRequest
+from borgish.wire.api_plans import PlanView
 from tests.scenario.quota.real import CoreApi
 
 WEB = "/v1/jobs/ann/web"
@@ -22,6 +25,8 @@ Edit = Callable[[str], str]
 def api(running: CoreApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CoreApi:
     """A job that is dead, so that it can be submitted otherwise."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    plan = PlanView("ann/web", "ann/web would be submitted: 1 task", 20, 1, 1, "")
+    monkeypatch.setattr(edit, "ask_for_plan", lambda *_: plan)
     running.do(running.master.reset)
     running.client().post("/v1/jobs", JOB, Accepted, content_type="application/yaml")
     running.client().post(f"{WEB}/kill", IndexesRequest(), Accepted)
@@ -53,9 +58,44 @@ def test_what_is_edited_is_submitted(
     )
     monkeypatch.setenv("EDITOR", shlex.join([sys.executable, "-c", program]))
     code, out, err = say("ann", "job", "edit", "--detach", "web")
-    assert (code, out, err) == (0, "ann/web submitted: 1 task\n", "")
+    plan = "ann/web would be submitted: 1 task\n"
+    assert (code, out, err) == (0, f"{plan}ann/web submitted: 1 task\n", "")
     assert api.master.cell.jobs["ann/web"].spec.env == {"SECRET": "y"}
     assert kept(tmp_path) == []
+
+
+@pytest.mark.parametrize(("answer", "words"), [("n", ()), ("", ("--yes",))])
+def test_what_follows_is_shown_and_asked_about(
+    api: CoreApi,
+    say: Say,
+    tmp_path: Path,
+    editing: Callable[[Edit], None],
+    monkeypatch: pytest.MonkeyPatch,
+    answer: str,
+    words: tuple[str, ...],
+) -> None:
+    monkeypatch.setattr(edit, "_has_person", lambda: True)
+    monkeypatch.setattr("sys.stdin", StringIO(f"{answer}\n"))
+    editing(lambda text: text.replace("serve", "other"))
+    code, out, err = say("ann", "job", "edit", "--detach", "web", *words)
+    assert "ann/web would be submitted: 1 task" in out
+    done = bool(words)
+    assert code == (0 if done else 1)
+    assert api.master.cell.jobs["ann/web"].spec.run == (("other",) if done else ("serve",))
+    assert ("nothing was submitted" in err, len(kept(tmp_path))) == (not done, int(not done))
+
+
+def test_a_plan_that_cannot_be_had_is_no_obstacle(
+    api: CoreApi, say: Say, editing: Callable[[Edit], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise Conflict("too busy")
+
+    monkeypatch.setattr(edit, "ask_for_plan", refuse)
+    editing(lambda text: text.replace("serve", "other"))
+    code, out, err = say("ann", "job", "edit", "--detach", "web")
+    assert (code, out) == (0, "ann/web submitted: 1 task\n")
+    assert "what would follow is not known: too busy" in err
 
 
 def test_what_is_shown_is_the_job_and_nothing_else(
@@ -87,8 +127,8 @@ def test_who_was_overtaken_keeps_the_text_and_is_told_how_to_go_on(
         return text.replace("serve", "other")
 
     editing(slowly)
-    code, out, err = say("ann", "job", "edit", "web")
-    assert (code, out) == (1, "")
+    code, _, err = say("ann", "job", "edit", "web")
+    assert code == 1
     assert "ann/web scaled from 1 to 4 tasks, by root" in err
     (file,) = kept(tmp_path)
     assert f"your text is in {file}; `borgctl job submit {file}` submits it all the same" in err
