@@ -11,7 +11,7 @@ import os
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, NoReturn, TypeVar
+from typing import TYPE_CHECKING, NoReturn, Protocol, TypeVar
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -56,6 +56,14 @@ _TLS_HINT = "The authority that signs the master is `ca` in client.json, or BORG
 _CLEAR_HINT = "Other hosts reach a borgmaster by https://: `borgctl login URL --authority HASH`"
 _UP_HINT = "Is the cell up? `borgctl up` starts it"
 _START_HINT = "Does a borgmaster run there? Start it as it was started before, or look into its log"
+
+
+class Headers(Protocol):
+    """The headers of an answer, whatever has read it."""
+
+    def get(self, name: str, /) -> str | None:
+        """Return a header by its name, in any case."""
+        ...
 
 
 class ClientFile(msgspec.Struct, frozen=True):
@@ -121,6 +129,21 @@ class Client:
     def url(self) -> str:
         """Where the master is that was asked last, or is asked first."""
         return self._masters.url
+
+    @property
+    def urls(self) -> str:
+        """The addresses of all masters that are known, with commas, the one asked now first."""
+        return self._masters.all
+
+    @property
+    def token(self) -> str:
+        """By which it says who asks."""
+        return self._token
+
+    @property
+    def tls(self) -> "ssl.SSLContext | None":
+        """How a master is known by https; None for one on loopback without it."""
+        return _trust(self._ca) if self.urls.startswith("https:") else None
 
     @property
     def is_present(self) -> bool:
@@ -268,7 +291,7 @@ class Client:
         )
         if connection.sock:
             connection.sock.settimeout(WATCH_SILENCE_SECONDS_MAX)
-        return _until_gone(_messages(self._pieces(connection, response)))
+        return until_gone(messages_in(self._pieces(connection, response)))
 
     def close(self) -> None:
         """Let go of the kept connection. The next call makes a new one."""
@@ -373,21 +396,7 @@ class Client:
         return headers
 
     def _refusal(self, response: http.client.HTTPResponse, body: bytes) -> BorgishError:
-        """Return the error that an answer of the master stands for."""
-        kind = response.headers.get_content_type()
-        if response.status == SENT_ON and (where := response.headers.get("location")):
-            return Redirected(self.url, where)
-        if kind != "application/problem+json":
-            return BorgishError(
-                f"{self.url} answered {response.status} and is not a borgmaster",
-                "Check the address in client.json",
-            )
-        error = _error_of(_problem(body, response.status))
-        after = response.headers.get("retry-after", "")
-        if isinstance(error, Unreachable) and after:
-            return NobodyLeads(error.message, error.hint)
-        if isinstance(error, TooManyRequests) and after.isascii() and after.isdigit():
-            error.retry_after_seconds = float(after[:9])
+        error = refusal(self.url, response.status, response.headers, body)
         if isinstance(error, Unauthenticated) and self._token_source:
             error.hint = f"The token was read from {self._token_source}; it must be one of this cell"
         return error
@@ -416,6 +425,24 @@ def _shut_down(sock: socket.socket) -> None:
     """Wake who reads from a socket: it is as if the other end had closed it."""
     with suppress(OSError):  # it is closed already
         socket.socket.shutdown(sock, socket.SHUT_RDWR)  # not that of TLS, which is for the thread that reads
+
+
+def refusal(url: str, status: int, headers: Headers, body: bytes) -> BorgishError:
+    """Return the error that an answer of the master at ``url`` stands for."""
+    if status == SENT_ON and (where := headers.get("location")):
+        return Redirected(url, where)
+    kind = (headers.get("content-type") or "").partition(";")[0].strip()
+    if kind != "application/problem+json":
+        return BorgishError(
+            f"{url} answered {status} and is not a borgmaster", "Check the address in client.json"
+        )
+    error = _error_of(_problem(body, status))
+    after = headers.get("retry-after") or ""
+    if isinstance(error, Unreachable) and after:
+        return NobodyLeads(error.message, error.hint)
+    if isinstance(error, TooManyRequests) and after.isascii() and after.isdigit():
+        error.retry_after_seconds = float(after[:9])
+    return error
 
 
 def quoted(*parts: str | int) -> str:
@@ -450,12 +477,17 @@ def _keep_alive(connection: socket.socket) -> None:
             connection.setsockopt(socket.IPPROTO_TCP, number, value)
 
 
-def _target(path: str, params: Params | None) -> str:
-    shown = {
+def query_of(params: Params | None) -> dict[str, str]:
+    """Return parameters as they are written in an address; those that are None or "" are left out."""
+    return {
         key: str(value).lower() if isinstance(value, bool) else str(value)
         for key, value in (params or {}).items()
         if value is not None and value != ""
     }
+
+
+def _target(path: str, params: Params | None) -> str:
+    shown = query_of(params)
     return f"{path}?{urlencode(shown)}" if shown else path
 
 
@@ -525,14 +557,15 @@ def _error_of(problem: "Problem") -> BorgishError:
     return _REFUSALS.get(problem.status, BorgishError)(problem.detail, problem.hint)
 
 
-def _until_gone(messages: Iterator[Message]) -> Iterator[Message]:
+def until_gone(messages: Iterator[Message]) -> Iterator[Message]:
+    """Yield messages. Raises Gone at the one that says so."""
     for message in messages:
         if message.kind == "gone":
             raise _error_of(_problem(message.data, Gone.status))
         yield message
 
 
-def _messages(pieces: Iterator[bytes]) -> Iterator[Message]:
+def messages_in(pieces: Iterator[bytes]) -> Iterator[Message]:
     """Cut server-sent events out of the pieces of a stream; comments are dropped."""
     rest = b""
     for piece in pieces:

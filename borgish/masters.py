@@ -47,18 +47,18 @@ class Masters:
 
     def __init__(self, urls: str) -> None:
         """``urls`` are separated by commas; the first is asked first."""
-        self._known = several(urls) or ("",)
-        self.url = self._known[0]
+        self.given = several(urls) or ("",)
+        self.url = self.given[0]
 
     @property
     def known(self) -> tuple[str, ...]:
         """The addresses that were given, and the one asked now."""
-        return tuple(dict.fromkeys((*self._known, self.url)))
+        return tuple(dict.fromkeys((*self.given, self.url)))
 
     @property
     def all(self) -> str:
         """All addresses as one text, the one asked now first."""
-        return ",".join(dict.fromkeys((self.url, *self._known)))
+        return ",".join(dict.fromkeys((self.url, *self.given)))
 
     def ask(self, question: Callable[[], T], before_next: Callable[[], None]) -> T:
         """Return what the leader answers to a question, which is put to the master at ``url``.
@@ -66,43 +66,63 @@ class Masters:
         ``before_next`` is called when another one is to be asked. Raises what the question does, and
         Unreachable that names everyone who was asked when nobody leads.
         """
-        clock, began, tried, silent = SystemClock(), 0.0, list[BorgishError](), set[str]()
-        busy_seconds = BUSY_SECONDS_MAX
+        search = Search(self)
         while True:
+            asked = self.url
             try:
                 return question()
-            except TooManyRequests as busy:  # nothing was done, so that anything may be asked again
-                busy_seconds -= busy.retry_after_seconds
-                if busy_seconds < 0:
-                    raise
-                time.sleep(busy.retry_after_seconds)
-                continue
-            except Redirected as sent:
-                if not may_follow(self.url, sent.where) or sent.where == self.url:
-                    raise
-                tried.append(sent)
-                silent.clear()
-                following = sent.where if len(tried) % _HOPS_MAX else self._next()
-            except (NotAnswering, NobodyLeads) as error:
-                tried.append(error)
-                silent = silent | {self.url} if isinstance(error, NotAnswering) else set()
-                if silent.issuperset(self._known):
-                    raise (_nobody(tried) if len(self._known) > 1 else error) from None
-                following = self._next()
-            now = clock.now().mono
-            began = began or now
-            if now - began > LEADERLESS_SECONDS_MAX:
-                raise _nobody(tried)
-            if following == self._known[0]:
-                time.sleep(PAUSE_SECONDS)
-            before_next()
-            self.url = following
+            except BorgishError as error:
+                pause_seconds = search.after(error)
+            time.sleep(pause_seconds)
+            if self.url != asked:
+                before_next()
 
-    def _next(self) -> str:
+    def following(self) -> str:
         """Return the one to ask after the one asked now; the first again after the last."""
-        if self.url not in self._known:
-            return self._known[0]
-        return self._known[(self._known.index(self.url) + 1) % len(self._known)]
+        if self.url not in self.given:
+            return self.given[0]
+        return self.given[(self.given.index(self.url) + 1) % len(self.given)]
+
+
+class Search:
+    """One question's way to the leader, whoever carries it."""
+
+    def __init__(self, masters: Masters) -> None:
+        self._masters = masters
+        self._clock, self._began = SystemClock(), 0.0
+        self._tried: list[BorgishError] = []
+        self._silent: set[str] = set()
+        self._busy_seconds = BUSY_SECONDS_MAX
+
+    def after(self, error: BorgishError) -> float:
+        """Have the master chosen that is asked next, after an answer that was an error, and return in how
+        many seconds. Raises that error where it is the answer, and Unreachable when nobody leads."""
+        masters, tried = self._masters, self._tried
+        if isinstance(error, TooManyRequests):  # nothing was done, so that anything may be asked again
+            self._busy_seconds -= error.retry_after_seconds
+            if self._busy_seconds < 0:
+                raise error
+            return error.retry_after_seconds
+        if isinstance(error, Redirected):
+            if not may_follow(masters.url, error.where) or error.where == masters.url:
+                raise error
+            tried.append(error)
+            self._silent.clear()
+            following = error.where if len(tried) % _HOPS_MAX else masters.following()
+        elif isinstance(error, NotAnswering | NobodyLeads):
+            tried.append(error)
+            self._silent = self._silent | {masters.url} if isinstance(error, NotAnswering) else set()
+            if self._silent.issuperset(masters.given):
+                raise (_nobody(tried) if len(masters.given) > 1 else error) from None
+            following = masters.following()
+        else:
+            raise error
+        now = self._clock.now().mono
+        self._began = self._began or now
+        if now - self._began > LEADERLESS_SECONDS_MAX:
+            raise _nobody(tried)
+        masters.url = following
+        return PAUSE_SECONDS if following == masters.given[0] else 0.0
 
 
 def _nobody(tried: list[BorgishError]) -> Unreachable:

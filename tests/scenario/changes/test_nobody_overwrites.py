@@ -114,7 +114,7 @@ def test_borgctl_changes_what_was_shown_or_nothing(
     assert f", generation {seen}\n" in say("job", "show", "web")[1]
     api.client().post(f"{WEB}/scale", ScaleRequest(3), Accepted)
     now = api.client().get(WEB, None, JobDetail).job.generation
-    for words in (["scale", "web", 4], ["kill", "web"], ["restart", "web", 0]):
+    for words in (["scale", "web", 4], ["kill", "--yes", "web"], ["restart", "web", 0]):
         code, out, err = say("job", *words, "--if-generation", seen)
         assert (code, out) == (1, "")
         assert err == (

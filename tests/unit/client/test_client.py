@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from borgish import masters
-from borgish.client import Client, Message, _messages, quoted
+from borgish.client import Client, Message, messages_in, quoted
 from borgish.errors import BorgishError, Invalid, Mistake, TooManyRequests, Unauthenticated, Unreachable
 from borgish.wire.api import Accepted, Problem
 
@@ -236,7 +236,7 @@ def in_pieces(size: int, data: bytes) -> Iterator[bytes]:
 @pytest.mark.parametrize("cut", [lambda data: iter([data]), lambda data: in_pieces(1, data)])
 def test_messages_are_found_however_they_are_cut(cut: Callable[[bytes], Iterator[bytes]]) -> None:
     data = b": hello\n\nid: 3.1\nevent: event\ndata: {}\n\ndata: a\ndata: b\n\nid: 9\n\n"
-    assert list(_messages(cut(data))) == [Message("3.1", "event", b"{}"), Message("", "message", b"a\nb")]
+    assert list(messages_in(cut(data))) == [Message("3.1", "event", b"{}"), Message("", "message", b"a\nb")]
 
 
 def busy(after: str) -> bytes:
