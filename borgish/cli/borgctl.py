@@ -14,6 +14,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 import borgish
+from borgish.cli.examples import add_examples
 from borgish.cli.screen import let_go, make_usable
 from borgish.cli.session import DirOption, ReadFrom, Session
 
@@ -92,6 +93,7 @@ def load(name: str) -> Any:
     module, _, app_name = COMMANDS[name][0].partition(":")
     command = typer.main.get_command(getattr(import_module(f"borgish.cli.{module}"), app_name))
     command.name = name
+    add_examples(name, command)
     return command
 
 
