@@ -12,6 +12,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -26,8 +27,8 @@ from borgish.clock import SystemClock
 from borgish.errors import Conflict, Invalid, NotFound, Unreachable
 from borgish.resources import parse_seconds
 from borgish.text import instant, safe, safe_lines, seconds_since
-from borgish.vocabulary import State, task_name
-from borgish.wire.api import JobDetail, TaskView
+from borgish.vocabulary import State
+from borgish.wire.api import TaskList, TaskView
 
 if TYPE_CHECKING:
     from borgish.client import Client, Params
@@ -36,7 +37,6 @@ logs_app = single()
 
 FOLLOWED_MAX = 50
 """Tasks that are followed at a time: each takes a connection to the master, and one from there on."""
-JOBS_LOOKED_AT_MAX = 500
 LINES_WAITING_MAX = 1000
 LINE_BYTES_MAX = 64 * 1024  # what is longer comes as several lines: a task may write no line end at all
 LOOK_SECONDS = 1.0
@@ -62,7 +62,12 @@ def logs(
     ] = None,
     selector: Annotated[
         str,
-        typer.Option("--selector", "-l", metavar="KEY=VALUE,...", help="Jobs that have all these labels."),
+        typer.Option(
+            "--selector",
+            "-l",
+            metavar="CONDITION,...",
+            help="Tasks of jobs with these labels: app=web,tier!=db.",
+        ),
     ] = "",
     follow: Annotated[
         bool,
@@ -110,9 +115,10 @@ def logs(
     session = session_of(context)
     client = session.client()
     wanted = _wanted(client, names or [], selector)
-    is_one = len(wanted) == 1 and not selector and next(iter(wanted.values())) is not None
-    views = [view for view in _views(client, wanted) if not _ended_before(view, begin)]
-    output = Output(pattern, prefixed=not is_one or len(views) > 1, timestamps=timestamps)
+    views = [view for view in _views(client, wanted).values() if not _ended_before(view, begin)]
+    output = Output(
+        pattern, prefixed=not all(each.path for each in wanted) or len(views) > 1, timestamps=timestamps
+    )
     if not views:
         raise NotFound("there is no such task", "`borgctl task list` shows those there are")
     if not follow:
@@ -128,65 +134,41 @@ def logs(
 
 # -- which tasks are meant ---------------------------------------------------------------------------------
 
-Wanted = dict[str, set[int] | None]
-"""By job the indexes of the tasks that are meant; None: all, also those to come."""
+
+class Wanted(NamedTuple):
+    """One thing that was named: a task by its ``path``, or all tasks that ``params`` of a list choose, also
+    those to come."""
+
+    path: str
+    params: "Params"
 
 
-def _wanted(client: "Client", names: Sequence[str], selector: str) -> Wanted:
+def _wanted(client: "Client", names: Sequence[str], selector: str) -> list[Wanted]:
     from borgish.cli.lookup import job_keys, match_subject
+    from borgish.client import quoted
 
-    wanted: Wanted = {}
     known = job_keys(client) if names else []
-    for name in names:
-        subject = match_subject(name, known)
-        if subject in known:
-            wanted[subject] = None
-            continue
-        job, _, index = subject.rpartition("/")
-        indexes = wanted.setdefault(job, set())
-        if indexes is not None:
-            indexes.add(int(index))
-    if selector:
-        wanted |= dict.fromkeys(_labelled(client, selector))
-    return wanted
+    found = [match_subject(name, known) for name in names]
+    wanted = [
+        Wanted("", {"job": name}) if name in known else Wanted(quoted("tasks", *name.split("/")), {})
+        for name in dict.fromkeys(found)
+    ]
+    return [*wanted, *([Wanted("", {"label": selector})] if selector else [])]
 
 
-def _labelled(client: "Client", selector: str) -> list[str]:
-    """Return the jobs that have all labels of a selector, those that are over included."""
-    from borgish.cli.lookup import every_job
-    from borgish.client import quoted
+def _views(client: "Client", wanted: Sequence[Wanted]) -> dict[str, TaskView]:
+    """Return the tasks that are meant by their names, as they are. What is gone is left out."""
+    from borgish.cli.lookup import every
 
-    pairs = [part.strip().partition("=") for part in selector.split(",")]
-    if not all(key and mark and value for key, mark, value in pairs):
-        raise typer.BadParameter("is written like app=web,tier=front", param_hint="--selector")
-    labels = {(key, value) for key, _, value in pairs}
-    jobs = every_job(client)
-    if len(jobs) > JOBS_LOOKED_AT_MAX:
-        raise Invalid(
-            f"the labels of {len(jobs)} jobs would be looked at, and {JOBS_LOOKED_AT_MAX} are at the most",
-            "Name the jobs",
-        )
-    details = (client.get(quoted("jobs", *job.name.split("/")), None, JobDetail) for job in jobs)
-    found = [detail.job.name for detail in details if labels <= set(detail.spec.labels.items())]
-    if not found:
-        raise NotFound(
-            f"no job has the labels {selector}", "`borgctl job show JOB` shows those that a job has"
-        )
-    return found
-
-
-def _views(client: "Client", wanted: Wanted) -> list[TaskView]:
-    """Return the tasks that are meant, as they are."""
-    from borgish.cli.lookup import every_task
-    from borgish.client import quoted
-
-    views: list[TaskView] = []
-    for job, indexes in wanted.items():
-        if indexes is None:
-            views += every_task(client, job=job)
-        else:
-            paths = [quoted("tasks", *task_name(job, index).split("/")) for index in sorted(indexes)]
-            views += [client.get(path, None, TaskView) for path in paths]
+    views: dict[str, TaskView] = {}
+    for path, params in wanted:
+        with suppress(NotFound):
+            found = (
+                [client.get(path, None, TaskView)]
+                if path
+                else every(client, "/v1/tasks", dict(params), TaskList)
+            )
+            views |= {view.name: view for view in found}
     return views
 
 
@@ -369,7 +351,9 @@ def transition(name: str, before: Run, now: Run) -> str:
 class Board:
     """How the tasks are, looked at each second in a thread of its own."""
 
-    def __init__(self, client: "Client", wanted: Wanted, views: Sequence[TaskView], said: "Said") -> None:
+    def __init__(
+        self, client: "Client", wanted: Sequence[Wanted], views: Sequence[TaskView], said: "Said"
+    ) -> None:
         self.changed = threading.Condition()
         self._views = {view.name: view for view in views}
         self._client, self._wanted, self._said = client, wanted, said
@@ -392,7 +376,7 @@ class Board:
         while True:
             pause.wait(LOOK_SECONDS)
             try:
-                views = {view.name: view for view in self._look()}
+                views = _views(self._client, self._wanted)
             except Unreachable as error:
                 now = clock.now().mono
                 if lost_at is None:
@@ -411,15 +395,6 @@ class Board:
             with self.changed:
                 self._views = views
                 self.changed.notify_all()
-
-    def _look(self) -> list[TaskView]:
-        views: list[TaskView] = []
-        for job, indexes in self._wanted.items():
-            try:
-                views += _views(self._client, {job: indexes})
-            except NotFound:
-                continue  # it is gone, or some of its tasks are
-        return views
 
 
 class Line(NamedTuple):
@@ -513,7 +488,7 @@ class Follower:
 def _follow(
     session: Session,
     client: "Client",
-    wanted: Wanted,
+    wanted: Sequence[Wanted],
     views: Sequence[TaskView],
     output: Output,
     tail: int | None,

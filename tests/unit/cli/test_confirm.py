@@ -35,7 +35,8 @@ EVERYDAY = (
     *("task kill web/0", "job scale web 1", "job restart web", "job undo web", "machine cordon m1"),
     *("machine drain m1 --detach", "cron pause nightly", "token revoke abc", "freeze", "unfreeze"),
 )
-ELSEWHERE = ("down", "apply")  # tested by themselves: one asks with a purge only, one where jobs end
+ELSEWHERE = ("down", "apply", "job edit", "job init")
+"""Tested by themselves: they ask with a purge only, where jobs end, what is to be submitted, about a file."""
 CRON = CronView("ann/nightly", "ann", "0 3 * * *", "UTC", None, None, None, 0, 0, 3)
 Out = pytest.CaptureFixture[str]
 

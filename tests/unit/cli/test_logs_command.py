@@ -14,9 +14,9 @@ from borgish.cli import logs
 from borgish.cli.logs import Run, behind, lines_of, next_run
 from borgish.text import safe
 from borgish.vocabulary import Outcome, Phase, State
-from borgish.wire.api import JobDetail, ProgramView
+from borgish.wire.api import ProgramView
 from tests.unit.cli.conftest import Run as Borgctl
-from tests.unit.cli.samples import Asked, FakeMaster, job, spec, task
+from tests.unit.cli.samples import Asked, FakeMaster, job, task
 
 LINE = st.binary(max_size=8).filter(lambda line: b"\n" not in line)
 
@@ -110,18 +110,17 @@ def test_what_has_no_output_is_said_and_the_others_are_shown(
     assert run("logs", "web/0") == 1
 
 
-def test_jobs_are_chosen_by_all_of_the_labels(
+def test_tasks_are_chosen_by_labels(
     run: Borgctl, master: FakeMaster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     has(master, 0)
     master.answers["GET /v1/tasks/ann/web/0/logs"] = b"here\n"
-    master.answers["GET /v1/jobs/ann/web"] = JobDetail(
-        job(), spec(labels={"app": "web", "tier": "front"}), ()
-    )
-    assert run("logs", "-l", "app=web,tier=front") == 0
+    assert run("logs", "-l", "app=web,tier!=back") == 0
     assert capsys.readouterr().out == "ann/web/0 | here\n"
-    assert run("logs", "-l", "app=web,tier=back") == 1
-    assert "no job has the labels app=web,tier=back" in capsys.readouterr().err
+    assert master.asked[0].query == {"label": "app=web,tier!=back"}
+    master.answers["GET /v1/tasks"] = {"items": ()}
+    assert run("logs", "-l", "app=web") == 1
+    assert "there is no such task" in capsys.readouterr().err
 
 
 def test_tasks_that_ended_before_are_left_out(
@@ -141,7 +140,6 @@ def test_tasks_that_ended_before_are_left_out(
         (["web/0", "--timestamps"], "needs -f"),
         (["web/0", "-f", "--previous"], "cannot be followed"),
         (["web/0", "--since", "yesterday"], "neither an age like 10m nor a time"),
-        (["-l", "app"], "app=web,tier=front"),
         (["--tail", "5"], "name jobs or tasks"),
     ],
 )
