@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from borgish.cli import complete
 from borgish.cli.job import seconds_of
 from borgish.cli.render import plural
 from borgish.cli.screen import print_err, print_out
@@ -146,7 +147,9 @@ def freeze(context: typer.Context, victim: Victim, seconds: For = FOR_DEFAULT) -
 @app.command()
 def cut(
     context: typer.Context,
-    machine: Annotated[str, typer.Argument(metavar="MACHINE", help="Which: m1.")],
+    machine: Annotated[
+        str, typer.Argument(metavar="MACHINE", help="Which: m1.", autocompletion=complete.machines)
+    ],
     seconds: For = FOR_DEFAULT,
 ) -> None:
     """Cut a machine off from the master; its programs run on. Then it is heard again.

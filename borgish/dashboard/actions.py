@@ -1,4 +1,7 @@
-"""What can be done about a thing: commands of borgctl, shown as they are and run as they are. Pure."""
+"""What can be done about a thing: commands of borgctl, shown as they are and run as they are. Pure.
+
+The dashboard asks before it runs one, so those that would ask have ``--yes``.
+"""
 
 import shlex
 
@@ -25,7 +28,9 @@ def actions(view: View | None, subject: str) -> tuple[Action, ...]:
                 Action(
                     ("rollback", subject, "--dry-run"), "Show what a rollback to this moment would change."
                 ),
-                Action(("rollback", subject), "Make the cell again what it was to be at this moment."),
+                Action(
+                    ("rollback", "--yes", subject), "Make the cell again what it was to be at this moment."
+                ),
             )
     return (
         Action(("freeze",), "Take no task down on purpose until the cell is unfrozen."),
@@ -45,7 +50,7 @@ def _of_job(job: str) -> tuple[Action, ...]:
         Action(("job", "restart", job), "Give its tasks a fresh attempt, a few at a time."),
         Action(("job", "scale", job), "Give it another number of tasks.", "number of tasks"),
         Action(("job", "undo", job), "Give it its version before again."),
-        Action(("job", "kill", job), "End all its tasks for good."),
+        Action(("job", "kill", "--yes", job), "End all its tasks for good."),
     )
 
 

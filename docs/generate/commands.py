@@ -8,6 +8,7 @@ import typer
 
 from borgish.borglet import main as borglet
 from borgish.cli import borgctl
+from borgish.cli.examples import EXAMPLES
 from borgish.master import main as borgmaster
 from borgish.sim import fauxmaster
 
@@ -62,6 +63,8 @@ def _of_typer(command: Any, above: typer.Context | None, name: str, inside: dict
         if (record := parameter.get_help_record(context)) and parameter.name != "help":
             words[parameter.param_type_name].append(Word(*record))
     text = (command.help or "").partition("\f")[0].strip()
+    if lines := EXAMPLES.get(context.command_path.partition(" ")[2]):
+        text += f"\n\nFor example {', or '.join(f'`{line}`' for line in lines)}."
     return Command(
         name=context.command_path,
         about=text.partition("\n\n")[0].replace("\n", " "),

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from borgish.cli import borgctl, local_cell
+from borgish.dashboard.actions import actions
+from borgish.dashboard.place import View
 from borgish.wire.api import Accepted, AsOf, CheckpointView
 from borgish.wire.api_apps import AppDetail
 from borgish.wire.api_crons import CronView
@@ -129,6 +131,18 @@ def test_every_command_that_asks_is_in_the_table() -> None:
     }
     named = {path for path in found if any(words.startswith(path) for words in ASKING)}
     assert found == named | set(ELSEWHERE)
+
+
+@pytest.mark.parametrize(
+    ("view", "subject"),
+    [(View.JOB, "ann/web"), (View.TASK, "ann/web/0"), (View.MACHINE, "m1"), (View.TIME, "42")],
+)
+def test_the_dashboard_asks_itself_and_says_yes(view: View, subject: str) -> None:
+    for action in actions(view, subject):
+        words = " ".join(word for word in action.command if word != "--yes")
+        asks = any(words.startswith(" ".join(each.split()[:2])) for each in ASKING if "--force" not in each)
+        asks = (asks or action.command[0] == "rollback") and "--dry-run" not in action.command
+        assert ("--yes" in action.command) is asks, words
 
 
 def test_a_purge_names_the_cell_and_wants_its_name_typed(
