@@ -12,7 +12,7 @@ import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, NoReturn, Protocol, TypeVar
-from urllib.parse import quote, urlencode
+from urllib.parse import SplitResult, quote, urlencode
 
 import msgspec
 
@@ -346,11 +346,9 @@ class Client:
             connection.close()
 
     def _connection(self) -> http.client.HTTPConnection:
-        parts = address_of(self.url)
+        parts = expect_safe(self.url)
         host, port, seconds = parts.hostname or "", parts.port, self.timeout_seconds
         if parts.scheme == "http":
-            if not is_loopback(host) and host not in WILDCARDS:  # these are this host, too
-                raise Invalid(f"{self.url} would be sent the token over the network without TLS", _CLEAR_HINT)
             return http.client.HTTPConnection(host, port, timeout=seconds)
         from borgish.tls.https import MasterConnection
 
@@ -425,6 +423,16 @@ def _shut_down(sock: socket.socket) -> None:
     """Wake who reads from a socket: it is as if the other end had closed it."""
     with suppress(OSError):  # it is closed already
         socket.socket.shutdown(sock, socket.SHUT_RDWR)  # not that of TLS, which is for the thread that reads
+
+
+def expect_safe(url: str) -> SplitResult:
+    """Return the parts of a master's address. Raises Invalid for what is none, and where a token would be
+    sent over the network without TLS."""
+    parts = address_of(url)
+    host = parts.hostname or ""
+    if parts.scheme == "http" and not is_loopback(host) and host not in WILDCARDS:  # these are this host, too
+        raise Invalid(f"{url} would be sent the token over the network without TLS", _CLEAR_HINT)
+    return parts
 
 
 def refusal(url: str, status: int, headers: Headers, body: bytes) -> BorgishError:

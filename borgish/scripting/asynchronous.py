@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import ssl
 from collections.abc import AsyncIterator
 from types import TracebackType
 from typing import Any, TypeVar
@@ -17,6 +18,7 @@ from borgish.client import (
     WATCH_SILENCE_SECONDS_MAX,
     Message,
     Params,
+    expect_safe,
     messages_in,
     query_of,
     refusal,
@@ -27,6 +29,7 @@ from borgish.ids import new_request_id
 from borgish.masters import Masters, NotAnswering, Search
 from borgish.scripting import TIMEOUT_SECONDS, calls, found_client, log_params
 from borgish.scripting.calls import Call, Course
+from borgish.tls.contexts import master_of
 from borgish.wire.api import Accepted, EventView, JobDetail, JobView, MachineView, StatusView, TaskView
 
 T = TypeVar("T")
@@ -49,9 +52,12 @@ class AsyncClient:
         found = found_client(url, token, ca, folder, timeout_seconds)
         self._masters = Masters(found.urls)
         self._seconds = timeout_seconds
+        tls = found.tls
+        # One that the cell's own authority signs is known by the name of its masters, whatever its address.
+        self._extensions = {"sni_hostname": name} if tls and (name := master_of(tls)) else {}
         self._http = httpx.AsyncClient(
             headers={"Authorization": f"Bearer {found.token}"},
-            verify=found.tls or False,  # without it there is no TLS to verify: http is for loopback alone
+            verify=tls or False,  # without it there is no TLS to verify: http is for loopback alone
             timeout=timeout_seconds,
             trust_env=False,
         )
@@ -193,13 +199,18 @@ class AsyncClient:
 
     async def _once(self, method: str, path: str, request: dict[str, Any]) -> httpx.Response:
         url = self._masters.url
+        expect_safe(url)
         try:
-            made = self._http.build_request(method, f"{url}{path}", **request)
+            made = self._http.build_request(method, f"{url}{path}", extensions=self._extensions, **request)
             response = await self._http.send(made, stream=True)
             if response.status_code in range(200, 300):
                 return response
             body = await response.aread()
         except httpx.ConnectError as error:
+            if reason := _distrust(error):
+                raise Unreachable(
+                    f"{url} cannot be trusted: {reason}", "Which authority signs it?"
+                ) from error
             raise NotAnswering(f"{url} cannot be reached: {error}") from error
         except httpx.TimeoutException as error:
             hint = "" if method == "GET" else "It may have been carried out: check before you try again"
@@ -207,3 +218,12 @@ class AsyncClient:
         except httpx.HTTPError as error:
             raise Unreachable(f"{url}: the connection broke: {error}") from error
         raise refusal(url, response.status_code, response.headers, body)
+
+
+def _distrust(error: BaseException | None) -> str:
+    """Return what is wrong with the TLS of a connection that could not be made; "" for nothing."""
+    while error is not None:
+        if isinstance(error, ssl.SSLError):
+            return str(getattr(error, "verify_message", "") or error.reason or error).lower()
+        error = error.__cause__ or error.__context__
+    return ""

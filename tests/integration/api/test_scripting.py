@@ -136,6 +136,15 @@ def test_nobody_answers() -> None:
         assert f"{url} cannot be reached" in found.message
 
 
+@pytest.mark.parametrize("url", ["http://192.0.2.1:7400", "ftp://x"])
+def test_neither_sends_a_token_in_the_clear(url: str) -> None:
+    for found in (
+        waited(Client(url, "bgt_x"), "status"),
+        awaited(lambda: AsyncClient(url, "bgt_x"), "status"),
+    ):
+        assert isinstance(found, Invalid)
+
+
 def test_both_find_the_one_that_answers(api: RunningApi) -> None:
     urls = f"http://127.0.0.1:1,{api.serving.url}"
     with Client(urls, "bgt_admin") as client:
