@@ -12,7 +12,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -24,7 +24,7 @@ from borgish.cli.screen import has_colour, print_err, styled
 from borgish.cli.session import Session, session_of, single
 from borgish.cli.task import TAIL_LINES_MAX, ProgramOption
 from borgish.clock import SystemClock
-from borgish.errors import Conflict, Invalid, NotFound, Unreachable
+from borgish.errors import Conflict, Forbidden, Invalid, NotFound, Unreachable
 from borgish.resources import parse_seconds
 from borgish.text import instant, safe, safe_lines, seconds_since
 from borgish.vocabulary import State
@@ -40,6 +40,7 @@ FOLLOWED_MAX = 50
 LINES_WAITING_MAX = 1000
 LINE_BYTES_MAX = 64 * 1024  # what is longer comes as several lines: a task may write no line end at all
 LOOK_SECONDS = 1.0
+ASKED_AT_ONCE = 10  # where more things are named, they are looked at less often
 LOST_SECONDS_MAX = 60.0  # that the master may be silent
 RESUMED_LINES_MAX = 1000
 RESUMED_BY_LINES = 50  # so many of the last lines are looked for, to go on behind them
@@ -115,7 +116,7 @@ def logs(
     session = session_of(context)
     client = session.client()
     wanted = _wanted(client, names or [], selector)
-    views = [view for view in _views(client, wanted).values() if not _ended_before(view, begin)]
+    views = [view for view in _views(client, wanted, gone=False).values() if not _ended_before(view, begin)]
     output = Output(
         pattern, prefixed=not all(each.path for each in wanted) or len(views) > 1, timestamps=timestamps
     )
@@ -156,13 +157,14 @@ def _wanted(client: "Client", names: Sequence[str], selector: str) -> list[Wante
     return [*wanted, *([Wanted("", {"label": selector})] if selector else [])]
 
 
-def _views(client: "Client", wanted: Sequence[Wanted]) -> dict[str, TaskView]:
-    """Return the tasks that are meant by their names, as they are. What is gone is left out."""
+def _views(client: "Client", wanted: Sequence[Wanted], *, gone: bool = True) -> dict[str, TaskView]:
+    """Return the tasks that are meant by their names, as they are; those may be ``gone`` that were there.
+    Raises NotFound."""
     from borgish.cli.lookup import every
 
     views: dict[str, TaskView] = {}
     for path, params in wanted:
-        with suppress(NotFound):
+        with suppress(NotFound) if gone else nullcontext():
             found = (
                 [client.get(path, None, TaskView)]
                 if path
@@ -294,7 +296,7 @@ def _show_each(
                 some = True
                 output.write(view.name, line)
             output.flush()
-        except (NotFound, Conflict) as error:
+        except (NotFound, Conflict, Forbidden) as error:
             if len(views) == 1:
                 raise
             print_err(f"{safe(view.name)}: {error.message}", "dim")
@@ -373,8 +375,9 @@ class Board:
         """Look, until the process ends. What cannot be mended goes to who reads."""
         lost_at: float | None = None
         pause, clock = threading.Event(), SystemClock()
+        pause_seconds = LOOK_SECONDS * max(1.0, len(self._wanted) / ASKED_AT_ONCE)
         while True:
-            pause.wait(LOOK_SECONDS)
+            pause.wait(pause_seconds)
             try:
                 views = _views(self._client, self._wanted)
             except Unreachable as error:
@@ -440,6 +443,11 @@ class Follower:
                 reading = run
                 if self._read(run, is_first=shown is None):
                     shown = run
+        except Forbidden as error:
+            if len(self._board.names) == 1:
+                self._said.put(error)
+            self._said.put(f"{self._name}: {error.message}")
+            self.is_idle = True
         except BaseException as error:
             self._said.put(error)
 

@@ -14,7 +14,7 @@ from borgish.cli import logs
 from borgish.cli.logs import Run, behind, lines_of, next_run
 from borgish.text import safe
 from borgish.vocabulary import Outcome, Phase, State
-from borgish.wire.api import ProgramView
+from borgish.wire.api import Problem, ProgramView
 from tests.unit.cli.conftest import Run as Borgctl
 from tests.unit.cli.samples import Asked, FakeMaster, job, task
 
@@ -108,6 +108,8 @@ def test_what_has_no_output_is_said_and_the_others_are_shown(
     del master.answers["GET /v1/tasks/ann/web/1/logs"]
     assert run("logs", "web") == 1
     assert run("logs", "web/0") == 1
+    assert run("logs", "web/1", "web/9") == 1
+    assert "there is no /v1/tasks/ann/web/9" in capsys.readouterr().err
 
 
 def test_tasks_are_chosen_by_labels(
@@ -239,6 +241,21 @@ def test_a_connection_that_breaks_costs_no_line_and_doubles_none(
     assert said.out == "one\ntwo\nthree\n"
     assert "looking where it is" in said.err
     assert tries == ["", "1000"]
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("options", [(), ("-f",)])
+def test_whose_output_is_not_for_us_is_said_and_the_others_are_shown(
+    run: Borgctl, master: FakeMaster, capsys: pytest.CaptureFixture[str], options: tuple[str, ...]
+) -> None:
+    has(master, 0, 1, state=State.DEAD, outcome=Outcome.FINISHED)
+    master.answers["GET /v1/tasks/ann/web/0/logs"] = Problem("Forbidden", 403, "not yours")
+    master.answers["GET /v1/tasks/ann/web/1/logs"] = b"here\n"
+    assert run("logs", *options, "web") == 0
+    said = capsys.readouterr()
+    assert said.out == "ann/web/1 | here\n"
+    assert "ann/web/0: not yours" in said.err
+    assert run("logs", *options, "web/0") == 4
 
 
 @pytest.mark.usefixtures("quick")
