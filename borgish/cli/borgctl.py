@@ -14,7 +14,6 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 import borgish
-from borgish.cli.examples import add_examples
 from borgish.cli.screen import let_go, make_usable
 from borgish.cli.session import DirOption, ReadFrom, Session
 
@@ -85,7 +84,14 @@ class CommandsOnDemand(TyperGroup):
                 _show_version(wanted=True)
             args = ours or args
         name, _, rest = super().resolve_command(ctx, args)
-        return name, load(name) if name else None, rest  # none where a completion is of an unknown command
+        if not name:  # a completion is of an unknown command
+            return name, None, rest
+        command = load(name)
+        if not rest or not {"--help", "-h"}.isdisjoint(rest):
+            from borgish.cli.examples import add_examples
+
+            add_examples(name, command)
+        return name, command, rest
 
 
 def load(name: str) -> Any:
@@ -93,7 +99,6 @@ def load(name: str) -> Any:
     module, _, app_name = COMMANDS[name][0].partition(":")
     command = typer.main.get_command(getattr(import_module(f"borgish.cli.{module}"), app_name))
     command.name = name
-    add_examples(name, command)
     return command
 
 

@@ -4,42 +4,22 @@ Whoever presses Tab waits for it, and a word about what is wrong would stand in 
 So all of it ends within ``SECONDS_MAX``, says nothing of errors, and offers ``NAMES_MAX`` names at the most.
 """
 
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
 import typer
 
 from borgish.cli.session import Session
 
 if TYPE_CHECKING:
-    from borgish.client import Client
+    from borgish.client import Client, Params
 
 SECONDS_MAX = 0.5
 NAMES_MAX = 100
 _SCANNED_MAX = 1000  # a page of the API
 _AGES = ("5m", "30m", "1h", "1d")
-
-
-class _Item(msgspec.Struct):
-    name: str
-    tasks: int = 0
-
-
-class _Items(msgspec.Struct):
-    items: tuple[_Item, ...]
-
-
-class _Checkpoint(msgspec.Struct):
-    position: int
-    name: str = ""
-
-
-class _Checkpoints(msgspec.Struct):
-    items: tuple[_Checkpoint, ...]
 
 
 def jobs(context: typer.Context, incomplete: str) -> list[str]:
@@ -111,14 +91,15 @@ def moments(context: typer.Context, incomplete: str) -> list[str]:
 
 def _listed(context: typer.Context, incomplete: str, path: str) -> list[str]:
     def ask(client: "Client") -> Iterator[str]:
-        items = client.get(path, {"limit": _SCANNED_MAX}, _Items).items
-        yield from _short(item.name for item in items)
+        yield from _short(name for name, _ in _items(client, path, {"limit": _SCANNED_MAX}))
 
     return _found(context, incomplete, ask)
 
 
 def _found(context: typer.Context, incomplete: str, ask: Callable[["Client"], Iterable[str]]) -> list[str]:
     """Return what begins so of what ``ask`` returns, if that comes in time and without an error."""
+    import threading
+
     names: list[str] = []
 
     def work() -> None:
@@ -149,14 +130,13 @@ def _jobs(client: "Client", full: str, short: str) -> list[tuple[str, int]]:
     only one user has it, by their short names those that begin with ``short``."""
     # Names are asked for from just before the beginning, so that a large cell sends no more than is shown.
     before = f"{full[:-1]}{chr(ord(full[-1]) - 1)}~" if full and full.isascii() else ""
-    listed = client.get("/v1/jobs", {"limit": NAMES_MAX, "after": before}, _Items).items
-    found = [(item.name, item.tasks) for item in listed if item.name.startswith(full)]
+    listed = _items(client, "/v1/jobs", {"limit": NAMES_MAX, "after": before})
+    found = [(name, tasks) for name, tasks in listed if name.startswith(full)]
     if "/" in short:
         return found
-    every = client.get("/v1/jobs", {"limit": _SCANNED_MAX}, _Items).items
-    times = Counter(_last(item.name) for item in every)
-    alone = [item for item in every if times[_last(item.name)] == 1]
-    return found + [(_last(item.name), item.tasks) for item in alone if _last(item.name).startswith(short)]
+    every = [(_last(name), tasks) for name, tasks in _items(client, "/v1/jobs", {"limit": _SCANNED_MAX})]
+    times = Counter(name for name, _ in every)
+    return found + [(name, tasks) for name, tasks in every if times[name] == 1 and name.startswith(short)]
 
 
 def _tasks(client: "Client", text: str) -> list[str]:
@@ -168,8 +148,31 @@ def _tasks(client: "Client", text: str) -> list[str]:
 
 
 def _checkpoints(client: "Client") -> list[str]:
-    kept = client.get("/v1/checkpoints", None, _Checkpoints).items
-    return [each.name or str(each.position) for each in kept]
+    import msgspec
+
+    class Checkpoint(msgspec.Struct):
+        position: int
+        name: str = ""
+
+    class Checkpoints(msgspec.Struct):
+        items: tuple[Checkpoint, ...]
+
+    return [it.name or str(it.position) for it in client.get("/v1/checkpoints", None, Checkpoints).items]
+
+
+def _items(client: "Client", path: str, params: "Params") -> list[tuple[str, int]]:
+    """Return the first page of a list: names, and how many tasks each has. Nothing else of it is read, and
+    nothing made for that where nobody asks: every command imports this module."""
+    import msgspec
+
+    class Item(msgspec.Struct):
+        name: str
+        tasks: int = 0
+
+    class Items(msgspec.Struct):
+        items: tuple[Item, ...]
+
+    return [(item.name, item.tasks) for item in client.get(path, params, Items).items]
 
 
 def _short(names: Iterable[str]) -> Iterator[str]:
