@@ -79,6 +79,21 @@ def test_tasks_are_followed_through_restarts_and_moves(tidied: RealCell, tmp_pat
         assert "ann/talker/1 is dead (killed)" in followed.words
 
 
+def test_a_master_that_dies_costs_no_line_and_doubles_none(own: RealCell, tmp_path: Path) -> None:
+    count = "i=0; while :; do echo $i; i=$((i+1)); sleep 0.02; done"
+    submitted(own, f"name: counter\nrun: [sh, -c, '{count}']\nresources: {{cpu: 10m, ram: 16MiB}}\n")
+    with following(own, tmp_path, "logs", "-f", "counter/0") as followed:
+        wait_until(lambda: len(followed.lines) > 20, PATIENCE_SECONDS)
+        own.kill("borgmaster")
+        wait_until(lambda: "trying again" in followed.words, PATIENCE_SECONDS)
+        own.ok("up")
+        seen = len(followed.lines)
+        wait_until(lambda: len(followed.lines) > seen + 20, PATIENCE_SECONDS)
+        lines = followed.lines[:-1]  # the last may not be whole yet
+    assert lines == [str(number) for number in range(len(lines))]
+    assert "the borgmaster answers again" in followed.words
+
+
 def test_a_run_is_read_by_its_number(tidied: RealCell) -> None:
     submitted(tidied, TALKER.replace("tasks: 2", "tasks: 1"))
     before = task_of(tidied, "ann/talker/0")
