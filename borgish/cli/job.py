@@ -165,7 +165,12 @@ def list_(
     label: LabelOption = "",
     user: UserFilterOption = "",
     state: Annotated[State | None, typer.Option("--state", help="Only jobs in this state.")] = None,
-    machine: Annotated[str, typer.Option("--machine", help="Only jobs with tasks on this machine.")] = "",
+    machine: Annotated[
+        str,
+        typer.Option(
+            "--machine", help="Only jobs with tasks on this machine.", autocompletion=complete.machines
+        ),
+    ] = "",
     sort: Annotated[
         str,
         typer.Option(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Generic, TypeVar
 import msgspec
 import typer
 
+from borgish.cli import complete
 from borgish.cli.lookup import PAGE_MAX, Paged, Params, every, read_ahead
 from borgish.cli.render import Column, Form, Table, show_list, writer
 from borgish.cli.screen import is_terminal, print_err, print_out
@@ -32,7 +33,9 @@ LabelOption = Annotated[
         help="Only with these labels: app=web, tier!=db, gpu, with commas.",
     ),
 ]
-UserFilterOption = Annotated[str, typer.Option("--user", metavar="USER", help="Only of this user.")]
+UserFilterOption = Annotated[
+    str, typer.Option("--user", metavar="USER", help="Only of this user.", autocompletion=complete.owners)
+]
 LimitOption = Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="Only the first N.")]
 ColumnsOption = Annotated[
     str,

@@ -45,14 +45,21 @@ TAIL_LINES_MAX = 100_000
 @app.command("list")
 def list_(
     context: typer.Context,
-    job: Annotated[str, typer.Argument(metavar="[JOB]", help="Only the tasks of this job.")] = "",
-    of_job: Annotated[str, typer.Option("--job", metavar="JOB", help="The same, as an option.")] = "",
+    job: Annotated[
+        str, typer.Argument(metavar="[JOB]", help="Only the tasks of this job.", autocompletion=complete.jobs)
+    ] = "",
+    of_job: Annotated[
+        str,
+        typer.Option("--job", metavar="JOB", help="The same, as an option.", autocompletion=complete.jobs),
+    ] = "",
     every: Annotated[
         bool, typer.Option("--all", "-a", help="A line for each dead task, also where many came out alike.")
     ] = False,
     label: LabelOption = "",
     user: UserFilterOption = "",
-    machine: Annotated[str, typer.Option("--machine", help="Only tasks on this machine.")] = "",
+    machine: Annotated[
+        str, typer.Option("--machine", help="Only tasks on this machine.", autocompletion=complete.machines)
+    ] = "",
     state: Annotated[State | None, typer.Option("--state", help="Only tasks in this state.")] = None,
     sort: Annotated[
         str,
