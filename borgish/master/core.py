@@ -393,7 +393,10 @@ class Core:
             self._seen.setdefault(job, set()).add(index)
             note_tasks(self.observed, job, (index,))
 
-    # Deciding by itself
+    # Deciding by itself. What wakes it here, and what it sees then, is otherwise in labs (``sim/lab``).
+
+    def _in_sight(self) -> Cell:
+        return self.cell
 
     def _reconcile(self, now: Now) -> None:
         is_resync = self._is_resync = now.mono >= self._resync_at
@@ -416,7 +419,7 @@ class Core:
         """Return what a reconciler asks for: of one that fails, what it asked for before."""
         commands: list[Command] = []
         try:
-            for command in reconcile(self.cell, self.observed, self._settings, now):
+            for command in reconcile(self._in_sight(), self.observed, self._settings, now):
                 commands.append(command)  # noqa: PERF402 - one by one, to have those before a failure
             self._failures.succeeded(actor)
         except Exception as error:  # one loop must not end the others
@@ -437,7 +440,7 @@ class Core:
         # With 200,000 tasks that wait a pass takes 75 ms, also one that finds room for none of them.
         if not (self._is_resync or self._read or self.cell.touched or self._has_more):
             return False
-        plan = self._scheduler.schedule(self.cell, self.observed, now, tasks_max)
+        plan = self._scheduler.schedule(self._in_sight(), self.observed, now, tasks_max)
         self.refusals = plan.refusals
         self.observed.refused = {
             key: found[0].text for key in sorted(self.cell.rolling) if (found := plan.refusals.get(key))

@@ -82,6 +82,7 @@ class Host(msgspec.Struct, frozen=True):
     ``secret`` what the tokens of the cell's machines are derived from. ``in_background`` has a call made
     again and again where a busy loop does not hold it up, after as many seconds as it returned, until that is
     None; it returns what ends that. ``authorities`` gives the hash of those that the cell trusts, if any.
+    ``core`` makes what decides; labs of the simulator have others.
     """
 
     holder: str
@@ -92,6 +93,7 @@ class Host(msgspec.Struct, frozen=True):
     housekeeping: Housekeeping
     in_background: Callable[[Callable[[], float | None]], Callable[[], None]]
     authorities: Callable[[], str] = lambda: ""
+    core: Callable[..., Core] = Core
 
 
 class Clients(Protocol):
@@ -155,7 +157,7 @@ class Leader:
         self._renewal = self._make_renewal(store, lease) if lease else None
         self._end_renewal = host.in_background(self._renewal.step) if self._renewal else lambda: None
         replay(cell, store.entries(cell.position))  # what the one before wrote until then
-        self.core = Core(
+        self.core = host.core(
             cell, self._reconcile_settings(), clock.now(), poison=poison, scheduling=settings.scheduling
         )
         self._first = self.core.begin(self.epoch, host.holder, clock.now(), settings.rules, seen, admitted)

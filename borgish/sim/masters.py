@@ -90,10 +90,17 @@ class MasterHost:
     """One borgmaster after another on one disk. ``die`` is kill -9; ``begin`` starts the next."""
 
     def __init__(
-        self, loop: VirtualLoop, injector: FaultInjector, network: Network, store: SimStore, name: str = "sim"
+        self,
+        loop: VirtualLoop,
+        injector: FaultInjector,
+        network: Network,
+        store: SimStore,
+        name: str = "sim",
+        core: Callable[..., Core] = Core,
     ) -> None:
-        """``name`` is that of its host; no two have the same."""
+        """``name`` is that of its host; no two have the same. ``core`` makes what decides there."""
         self.name = name
+        self.published: Callable[[Step], None] = lambda _step: None  # is called with what is durable
         self.store = store  # the latest that was opened
         self.ended: BorgishError | None = None  # what a life ended with by itself, the last that did
         self.problems: list[str] = []
@@ -105,6 +112,7 @@ class MasterHost:
         self._injector = injector
         self._network = network
         self._lives = 0
+        self._core = core
         self._stopping: asyncio.Future[None] | None = None
 
     @property
@@ -165,6 +173,7 @@ class MasterHost:
                 transport=transport,
                 housekeeping=TimedHousekeeping(),
                 in_background=beside,
+                core=self._core,
             )
             leader = Leader(self.settings, store, host, cell, self.name, lambda _seconds: None, seen)
             await leader.run(_Clients(self, leader), stopping)
@@ -278,6 +287,7 @@ class _Clients:
         self._host.leader = self._leader
 
     def publish(self, step: Step) -> None:
+        self._host.published(step)
         if step.entries:
             self._host.problems += violations(self._leader.core.cell)
             is_election = step.entries[0].cause == "BeginEpoch"  # for which there is a reserve
