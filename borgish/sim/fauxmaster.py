@@ -49,6 +49,11 @@ def _run(arguments: argparse.Namespace) -> int:
 
         run_pack(arguments)
         return 0
+    if arguments.question == "lab":
+        from borgish.sim.lab.command import run_lab
+
+        run_lab(arguments)
+        return 0
     from borgish.sim.faux.opened import opened
     from borgish.sim.faux.prompt import put
     from borgish.sim.faux.session import Session
@@ -116,6 +121,7 @@ def command_line(knows_words: Callable[[str], bool]) -> argparse.ArgumentParser:
             if knows_words(verb.name):
                 verb.add_arguments(question)
     _add_pack(questions, full=knows_words("pack"))
+    _add_lab(questions, full=knows_words("lab"))
     return parser
 
 
@@ -127,6 +133,14 @@ def _add_pack(questions: "argparse._SubParsersAction[argparse.ArgumentParser]", 
         from borgish.sim.pack_command import add_words
 
         add_words(pack)
+
+
+def _add_lab(questions: "argparse._SubParsersAction[argparse.ArgumentParser]", *, full: bool) -> None:
+    lab = questions.add_parser("lab", help="experiments: what wakes a loop, one process or many, schedulers")
+    if full:
+        from borgish.sim.lab.command import add_words
+
+        add_words(lab)
 
 
 def _add_open(questions: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:

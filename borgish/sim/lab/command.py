@@ -1,0 +1,144 @@
+"""``fauxmaster lab``: runs an experiment and shows what came of it."""
+
+import argparse
+import json
+import logging
+import shutil
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+
+import msgspec
+
+from borgish.errors import Conflict
+from borgish.sim.lab.plots import svg
+from borgish.sim.lab.report import Report, as_data, lines
+from borgish.text import safe
+
+SEED_MAX = 2**32 - 1
+WIDTH_MIN, WIDTH_MAX, WIDTH_PIPED = 72, 120, 100
+OUTPUTS = "text", "json"
+
+
+def _whole(low: int, high: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"'{safe(text)}' is not a whole number") from None
+        if not low <= value <= high:
+            raise argparse.ArgumentTypeError(f"{value} is not from {low} to {high}")
+        return value
+
+    return read
+
+
+def _amount(low: float, high: float) -> Callable[[str], float]:
+    def read(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"'{safe(text)}' is not a number") from None
+        if not low <= value <= high:
+            raise argparse.ArgumentTypeError(f"{value:g} is not from {low:g} to {high:g}")
+        return value
+
+    return read
+
+
+class Option(msgspec.Struct, frozen=True):
+    """A number that a lab takes."""
+
+    name: str
+    default: int | float
+    read: Callable[[str], int | float]
+    help: str
+
+
+class Lab(msgspec.Struct, frozen=True):
+    """An experiment: its module has ``run``, which takes its options and the seed."""
+
+    name: str
+    help: str
+    options: tuple[Option, ...]
+
+    def run(self, values: dict[str, int | float]) -> Report:
+        """Make the experiment."""
+        logging.disable()  # what daemons log of the faults that they are given is no news here
+        try:
+            report: Report = import_module(f"borgish.sim.lab.{self.name}").run(**values)
+        finally:
+            logging.disable(logging.NOTSET)
+        return report
+
+
+_SEED = Option("seed", 1, _whole(0, SEED_MAX), "of all chance: the same gives the same, to the byte")
+LABS = {
+    lab.name: lab
+    for lab in (
+        Lab(
+            "triggers",
+            "reconcilers on edges, on levels, by a timer, under lost, late, doubled and overlapping changes",
+            (
+                _SEED,
+                Option("runs", 2, _whole(1, 100), "seeds for each line of the table"),
+                Option(
+                    "share", 0.3, _amount(0, 1), "of the edges that are lost, late or doubled, from 0 to 1"
+                ),
+                Option("resync", 1.0, _amount(0.5, 600), "seconds between two resyncs"),
+            ),
+        ),
+    )
+}
+
+
+def add_words(question: argparse.ArgumentParser) -> None:
+    """Add the labs, and what each takes."""
+    question.description = (
+        "Experiments with borgish's own reconcilers and scheduler, in the simulator. Each takes less than a "
+        "minute, and with the same options it gives the same."
+    )
+    labs = question.add_subparsers(dest="lab", required=True, metavar="LAB")
+    for lab in LABS.values():
+        words = labs.add_parser(lab.name, help=lab.help)
+        for option in lab.options:
+            words.add_argument(
+                f"--{option.name}",
+                type=option.read,
+                default=option.default,
+                metavar="N",
+                help=f"{option.help} (%(default)s)",
+            )
+        words.add_argument("--svg", type=Path, metavar="FILE", help="draw the figures to a file")
+        words.add_argument("-o", dest="output", choices=OUTPUTS, default=OUTPUTS[0], help="text unless given")
+
+
+def run_lab(arguments: argparse.Namespace) -> None:
+    """Make an experiment and print what came of it. Raises Conflict."""
+    lab = LABS[arguments.lab]
+    if arguments.svg is not None:
+        _write(arguments.svg, "")  # before it takes a minute
+    if sys.stderr.isatty():
+        sys.stderr.write("this takes up to a minute ...\n")
+    report = lab.run({option.name: getattr(arguments, option.name) for option in lab.options})
+    if arguments.svg is not None:
+        _write(arguments.svg, svg(report.figures))
+    if arguments.output == "json":
+        sys.stdout.write(json.dumps(as_data(report), indent=1) + "\n")
+        return
+    for line in lines(report, _width()):
+        sys.stdout.write(f"{safe(line)}\n")
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text)
+    except OSError as error:
+        raise Conflict(f"cannot write {path}: {error.strerror}", "name another file with --svg") from None
+
+
+def _width() -> int:
+    if not sys.stdout.isatty():
+        return WIDTH_PIPED
+    return min(WIDTH_MAX, max(WIDTH_MIN, shutil.get_terminal_size().columns))
