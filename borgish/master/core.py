@@ -359,9 +359,14 @@ class Core:
             text=_answer_text(decision),
             command=recorded,
         )
+        self._take_in(entry, now)
+        self._entries.append(entry)
+
+    def _take_in(self, entry: Entry, now: Now) -> None:
+        """Apply an entry, and let follow what is kept beside the cell. Raises CellBroken."""
         there = self.cell.machines
         returned = []
-        for event in decision.events:
+        for event in entry.events:
             match event:
                 case MachineUp(name):
                     returned.append(name)
@@ -377,10 +382,9 @@ class Core:
         self.cell.touched = before
         if returned:
             mark_returned(self.observed, returned, now)
-        for event in decision.events:
+        for event in entry.events:
             if isinstance(event, MachineRemoved):
                 forget_machine(self.observed, event.machine)
-        self._entries.append(entry)
 
     def _absorb(self, report: Observe, now: Now) -> None:
         before = self.observed.machines.get(report.machine)

@@ -89,6 +89,14 @@ LABS = {
                 Option("resync", 1.0, _amount(0.5, 600), "seconds between two resyncs"),
             ),
         ),
+        Lab(
+            "actors",
+            "the master as one process, and taken apart into actors with caches, by load and delay",
+            (
+                _SEED,
+                Option("loss", 0.05, _amount(0, 0.5), "of the messages that are lost in one of the tables"),
+            ),
+        ),
     )
 }
 

@@ -11,7 +11,7 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#4
 """Okabe and Ito's, which those who see few colours tell apart too."""
 DASHES = ("", "7 3", "2 3", "9 3 2 3", "", "7 3", "2 3", "9 3 2 3")
 MARKS = "*o+x#%@&"
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 760, 330, 64, 168, 34, 46
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 780, 330, 64, 188, 34, 46
 ROWS = 14
 TICKS = 5
 
@@ -149,8 +149,9 @@ def drawn(figure: Figure, width: int) -> Iterator[str]:
         if all(there == " " for there in foot[max(0, start - 1) : start + len(text) + 1]):
             foot[start : start + len(text)] = text
     yield f"{'':>{edge}}  {''.join(foot)}".rstrip()
-    keys = "   ".join(f"{MARKS[place % len(MARKS)]} {line.name}" for place, line in enumerate(figure.lines))
-    yield f"{'':>{edge}}  {figure.x}:   {keys}   = several"
+    keys = (f"{MARKS[place % len(MARKS)]} {line.name}" for place, line in enumerate(figure.lines))
+    for words in folded(f"{figure.x};", *keys, "= several", width=columns):
+        yield f"{'':>{edge}}  {words}"
 
 
 def _dots(places: Sequence[tuple[float, float]], columns: int) -> Iterator[tuple[int, int]]:
@@ -163,3 +164,14 @@ def _dots(places: Sequence[tuple[float, float]], columns: int) -> Iterator[tuple
             share = step / steps
             found[round(x + share * (to_x - x)), round(y + share * (to_y - y))] = None
     yield from found
+
+
+def folded(*pieces: str, width: int) -> Iterator[str]:
+    """Yield pieces of text in lines no longer than that, where no piece is longer."""
+    line = ""
+    for piece in pieces:
+        if line and len(line) + 2 + len(piece) > width:
+            yield line
+            line = ""
+        line = f"{line}  {piece}" if line else piece
+    yield line

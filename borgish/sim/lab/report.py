@@ -1,6 +1,7 @@
 """What an experiment comes to: tables, figures and a conclusion, for people and as data."""
 
 from collections.abc import Iterator, Sequence
+from textwrap import wrap
 
 import msgspec
 
@@ -34,11 +35,11 @@ def lines(report: Report, width: int) -> Iterator[str]:
     """Yield a report as lines for a terminal that is so wide."""
     yield f"{report.asked} ({_words(report)})"
     for each in report.tables:
-        yield from ("", each.title, *in_columns([each.columns, *each.rows]))
+        yield from ("", *wrap(each.title, width), *in_columns([each.columns, *each.rows]))
     for figure in report.figures:
         yield from ("", *drawn(figure, width))
     for paragraph in report.conclusion:
-        yield from ("", *_folded(paragraph, width))
+        yield from ("", *wrap(paragraph, width))
 
 
 def markdown(report: Report) -> str:
@@ -65,17 +66,6 @@ def as_data(report: Report) -> dict[str, object]:
 
 def _words(report: Report) -> str:
     return ", ".join(f"{name} {value:g}" for name, value in report.arguments.items())
-
-
-def _folded(text: str, width: int) -> Iterator[str]:
-    """Yield a paragraph in lines no longer than that."""
-    line = ""
-    for word in text.split():
-        if line and len(line) + 1 + len(word) > width:
-            yield line
-            line = ""
-        line = f"{line} {word}" if line else word
-    yield line
 
 
 def number(value: float | None, digits: int = 2) -> str:
