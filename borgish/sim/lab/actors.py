@@ -1,8 +1,8 @@
 """One process against many: what it costs to take the master apart, and what it buys.
 
 The same cell and the same changes, while machines die, once with the master as it is, once with a store and
-fifteen actors (``many`` says what is the same code and what is the lab's). Swept are how many changes
-come in a second, and how long a message takes. Then what the parts are apart for: one loop hangs.
+actors (``many`` says what is the same code and what is the lab's). Swept are how many changes come in a
+second, and how long a message takes. Then what the parts are apart for: one loop hangs.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

@@ -97,6 +97,11 @@ LABS = {
                 Option("loss", 0.05, _amount(0, 0.5), "of the messages that are lost in one of the tables"),
             ),
         ),
+        Lab(
+            "schedulers",
+            "one scheduler, offers, or shared state with optimistic commit, by how long a decision takes",
+            (_SEED, Option("hours", 3.0, _amount(0.5, 48), "of work, on virtual time")),
+        ),
     )
 }
 
@@ -133,7 +138,7 @@ def run_lab(arguments: argparse.Namespace) -> None:
     if arguments.svg is not None:
         _write(arguments.svg, svg(report.figures))
     if arguments.output == "json":
-        sys.stdout.write(json.dumps(as_data(report), indent=1) + "\n")
+        sys.stdout.write(json.dumps(as_data(report), indent=1, allow_nan=False) + "\n")
         return
     for line in lines(report, _width()):
         sys.stdout.write(f"{safe(line)}\n")

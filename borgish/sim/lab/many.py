@@ -89,8 +89,20 @@ class Counts(msgspec.Struct):
     entries: int = 0
 
 
-class StoreCore(Core):
+class IdleCore(Core):
     """A core that decides what it is asked, and asks for nothing itself."""
+
+    def _reconcile(self, now: Now) -> None:
+        pass
+
+    def _schedule(self, now: Now, tasks_max: int) -> bool:
+        del tasks_max
+        watch_new(self, now)
+        return False
+
+
+class StoreCore(IdleCore):
+    """One that others write to: it says what there is to see, and refuses what was decided on an old cell."""
 
     def __init__(self, *arguments: Any, **others: Any) -> None:
         super().__init__(*arguments, **others)
@@ -144,14 +156,6 @@ class StoreCore(Core):
         self._written_at = [*self._written_at[-500:], (entry.position, now.mono)]
         before.add(self.cell.touched)
         self.cell.touched = before
-
-    def _reconcile(self, now: Now) -> None:
-        pass
-
-    def _schedule(self, now: Now, tasks_max: int) -> bool:
-        del tasks_max
-        watch_new(self, now)
-        return False
 
 
 class ActorCore(Core):

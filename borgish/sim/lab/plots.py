@@ -11,7 +11,7 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#4
 """Okabe and Ito's, which those who see few colours tell apart too."""
 DASHES = ("", "7 3", "2 3", "9 3 2 3", "", "7 3", "2 3", "9 3 2 3")
 MARKS = "*o+x#%@&"
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 780, 330, 64, 188, 34, 46
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 820, 330, 64, 212, 34, 46
 ROWS = 14
 TICKS = 5
 

@@ -176,14 +176,13 @@ class TriggeredCore(Core):
     looked_at = 0
     passes = 0
     channel: Channel | None = None
+    _edges: set[Edge] | None = None  # what is in sight in this step; None: everything
+    _is_awake = True
 
     def prepare(self, regime: Regime, resync_seconds: float, channel: Channel) -> None:
         """Be woken like this from now on."""
         self.regime, self.resync_seconds, self.channel = regime, resync_seconds, channel
         self.looked_at = self.passes = 0
-
-    _edges: set[Edge] | None = None  # what is in sight in this step; None: everything
-    _is_awake = True
 
     def step(
         self,
