@@ -110,7 +110,6 @@ def test_what_comes_free_meanwhile_is_offered_to_the_other() -> None:
     shared.clock.run_until(10.0)
     assert of_batches.scheduled == 1
     shared.end(first.key)
-    batches.begin()
     shared.clock.run_until(20.0)
     assert of_batches.scheduled == 2
 

@@ -16,7 +16,7 @@ from borgish.master.step import Step
 from borgish.sim.lab.cell import BEGIN_SECONDS, LabCell, Watch, service
 from borgish.sim.lab.many import LOOPS, SCHEDULER, Counts, Many, StoreCore
 from borgish.sim.lab.plots import Figure, Line
-from borgish.sim.lab.report import Report, Table, middle, number, percent
+from borgish.sim.lab.report import Report, Table, longest, middle, never, number, percent
 from borgish.vocabulary import split_task_name
 
 MACHINES = 16
@@ -54,16 +54,6 @@ class Outcome(msgspec.Struct, frozen=True):
     seconds: tuple[float, ...]  # of each change until it had come about; infinite: it never did
     heals: tuple[float, ...]  # of each machine that died, until its tasks ran elsewhere; infinite: never
     counts: Counts
-
-    @property
-    def never(self) -> int:
-        """How many changes never came about."""
-        return self.seconds.count(float("inf"))
-
-    @property
-    def longest(self) -> float:
-        """The seconds of the last change that did; 0 where none did."""
-        return max((each for each in self.seconds if each != float("inf")), default=0.0)
 
     @property
     def heal(self) -> float:
@@ -236,8 +226,8 @@ def _data(outcome: Outcome) -> dict[str, object]:
     counts["ages"] = [round(each, 4) for each in outcome.counts.ages]
     return {
         "changes": outcome.changes,
-        "never": outcome.never,
-        "longest": round(outcome.longest, 3),
+        "never": never(outcome.seconds),
+        "longest": round(longest(outcome.seconds), 3),
         "heals": [None if each == float("inf") else round(each, 3) for each in outcome.heals],
         **counts,
     }
@@ -264,7 +254,7 @@ def _sweep_table(sweep: Sweep) -> Table:
             f"{load:g}",
             "one process" if delay is None else f"actors, {delay:g} s",
             *_heals(outcome),
-            number(outcome.longest, 1),
+            number(longest(outcome.seconds), 1),
             number(outcome.each(outcome.counts.commits)),
             number(outcome.each(outcome.counts.entries)),
             *(("", "", "", "", "") if delay is None else _apart(outcome)),
@@ -303,9 +293,9 @@ def _hung_table(hung: Mapping[str, Outcome]) -> Table:
         (
             name,
             *_heals(outcome),
-            f"{outcome.never}",
+            f"{never(outcome.seconds)}",
             number(middle(outcome.seconds)),
-            number(outcome.longest, 1),
+            number(longest(outcome.seconds), 1),
         )
         for name, outcome in hung.items()
     ]
@@ -351,17 +341,17 @@ def _conclusion(sweep: Sweep, grains: Mapping[str, Outcome], hung: Mapping[str, 
     tasks, jobs, lost = grains.values()
     yield (
         f"Taken apart, a cell at {middle_load:g} changes a second needs "
-        f"{near.each(near.counts.messages):,.0f} messages a change between its parts, of which one process "
-        f"needs none: {len(LOOPS)} caches hear everything, and each entry is applied {len(LOOPS) + 1} "
-        f"times. {near.each(near.counts.commits):.2f} commits a change stand against "
+        f"{near.each(near.counts.messages):,.0f} messages a change between its parts, of which one "
+        f"process needs none: {len(LOOPS)} caches hear everything, and each entry is applied "
+        f"{len(LOOPS) + 1} times. {near.each(near.counts.commits):.2f} commits a change stand against "
         f"{one.each(one.counts.commits):.2f}, since what one turn decides is written at once."
     )
     yield (
         f"A machine that dies is healed in {one.heal:.1f} s by one process, in the mean. With messages of "
-        f"{1000 * quick:g} ms it is {near.heal:.1f} s, with {slow:g} s it is {far.heal:.1f} s. To find the "
-        f"machine down, give it up, send its tasks back and place them is a chain of loops: in one process "
-        f"it runs through in one step, apart each link waits for what the one before has written, and for "
-        f"its own resync."
+        f"{1000 * quick:g} ms it is {near.heal:.1f} s, with {slow:g} s it is {far.heal:.1f} s. To find "
+        f"the machine down, give it up, send its tasks back and place them is a chain of loops: in one "
+        f"process it runs through in one step, apart each link waits for what the one before has written, "
+        f"and for its own resync."
     )
     yield (
         f"Caches are old: {percent(near.stale_share)} of the writes were decided on a cell that was not "
@@ -371,17 +361,17 @@ def _conclusion(sweep: Sweep, grains: Mapping[str, Outcome], hung: Mapping[str, 
         f"{_never(sweep)} changes were left undone. Where all writes about one job are in conflict it is "
         f"{percent(jobs.conflict_share)} in place of {percent(tasks.conflict_share)}. Lost messages make "
         f"caches {lost.age / max(1e-9, tasks.age):.1f} times as old, and the slowest change "
-        f"{lost.longest:.1f} s in place of {tasks.longest:.1f} s."
+        f"{longest(lost.seconds):.1f} s in place of {longest(tasks.seconds):.1f} s."
     )
     apart = {loop: hung[f"actors: {loop}"] for loop in HANGING}
     yield (
         f"What the parts buy is that one may fail alone. Where one process hangs for {HANG_SECONDS:g} s, "
         f"nothing heals for so long: the slowest machine took {max(hung_one.heals):.1f} s, the slowest "
-        f"change {hung_one.longest:.1f} s. Apart, the loop that looks after taints may hang as long, and "
-        f"it is {max(apart['taints'].heals):.1f} s and {apart['taints'].longest:.1f} s; where rollouts "
-        f"hang, updates wait ({apart['rollout'].longest:.1f} s) and machines are healed "
-        f"({max(apart['rollout'].heals):.1f} s). But where a link of the chain hangs, healing hangs with "
-        f"it: {max(apart['stranded'].heals):.1f} s with the loop that gives machines up, "
+        f"change {longest(hung_one.seconds):.1f} s. Apart, the loop that looks after taints may hang as "
+        f"long, and it is {max(apart['taints'].heals):.1f} s and {longest(apart['taints'].seconds):.1f} "
+        f"s; where rollouts hang, updates wait ({longest(apart['rollout'].seconds):.1f} s) and machines "
+        f"are healed ({max(apart['rollout'].heals):.1f} s). But where a link of the chain hangs, healing "
+        f"hangs with it: {max(apart['stranded'].heals):.1f} s with the loop that gives machines up, "
         f"{max(apart[SCHEDULER].heals):.1f} s with the scheduler. An exception is none of this: one loop "
         f"that raises does not end the others in borgish either."
     )
@@ -394,4 +384,6 @@ def _conclusion(sweep: Sweep, grains: Mapping[str, Outcome], hung: Mapping[str, 
 
 def _never(sweep: Sweep) -> str:
     outcomes = [outcome for by_delay in sweep.values() for outcome in by_delay.values()]
-    return f"{sum(each.never for each in outcomes)} of {sum(len(each.seconds) for each in outcomes):,}"
+    return (
+        f"{sum(never(each.seconds) for each in outcomes)} of {sum(len(each.seconds) for each in outcomes):,}"
+    )

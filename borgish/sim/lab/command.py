@@ -21,27 +21,17 @@ WIDTH_MIN, WIDTH_MAX, WIDTH_PIPED = 72, 120, 100
 OUTPUTS = "text", "json"
 
 
-def _whole(low: int, high: int) -> Callable[[str], int]:
-    def read(text: str) -> int:
+def _number(kind: type[int] | type[float], low: float, high: float) -> Callable[[str], int | float]:
+    """Return what reads a number from one to another. It raises ArgumentTypeError."""
+
+    def read(text: str) -> int | float:
         try:
-            value = int(text)
+            value = kind(text)
         except ValueError:
-            raise argparse.ArgumentTypeError(f"'{safe(text)}' is not a whole number") from None
+            what = "whole number" if kind is int else "number"
+            raise argparse.ArgumentTypeError(f"'{safe(text)}' is not a {what}") from None
         if not low <= value <= high:
             raise argparse.ArgumentTypeError(f"{value} is not from {low} to {high}")
-        return value
-
-    return read
-
-
-def _amount(low: float, high: float) -> Callable[[str], float]:
-    def read(text: str) -> float:
-        try:
-            value = float(text)
-        except ValueError:
-            raise argparse.ArgumentTypeError(f"'{safe(text)}' is not a number") from None
-        if not low <= value <= high:
-            raise argparse.ArgumentTypeError(f"{value:g} is not from {low:g} to {high:g}")
         return value
 
     return read
@@ -73,7 +63,7 @@ class Lab(msgspec.Struct, frozen=True):
         return report
 
 
-_SEED = Option("seed", 1, _whole(0, SEED_MAX), "of all chance: the same gives the same, to the byte")
+_SEED = Option("seed", 1, _number(int, 0, SEED_MAX), "of all chance: the same gives the same, to the byte")
 LABS = {
     lab.name: lab
     for lab in (
@@ -82,11 +72,14 @@ LABS = {
             "reconcilers on edges, on levels, by a timer, under lost, late, doubled and overlapping changes",
             (
                 _SEED,
-                Option("runs", 2, _whole(1, 100), "seeds for each line of the table"),
+                Option("runs", 2, _number(int, 1, 100), "seeds for each line of the table"),
                 Option(
-                    "share", 0.3, _amount(0, 1), "of the edges that are lost, late or doubled, from 0 to 1"
+                    "share",
+                    0.3,
+                    _number(float, 0, 1),
+                    "of the edges that are lost, late or doubled, from 0 to 1",
                 ),
-                Option("resync", 1.0, _amount(0.5, 600), "seconds between two resyncs"),
+                Option("resync", 1.0, _number(float, 0.5, 600), "seconds between two resyncs"),
             ),
         ),
         Lab(
@@ -94,13 +87,15 @@ LABS = {
             "the master as one process, and taken apart into actors with caches, by load and delay",
             (
                 _SEED,
-                Option("loss", 0.05, _amount(0, 0.5), "of the messages that are lost in one of the tables"),
+                Option(
+                    "loss", 0.05, _number(float, 0, 0.5), "of the messages that are lost in one of the tables"
+                ),
             ),
         ),
         Lab(
             "schedulers",
             "one scheduler, offers, or shared state with optimistic commit, by how long a decision takes",
-            (_SEED, Option("hours", 3.0, _amount(0.5, 48), "of work, on virtual time")),
+            (_SEED, Option("hours", 2.5, _number(float, 0.5, 48), "of work, on virtual time")),
         ),
     )
 }

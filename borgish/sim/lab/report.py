@@ -1,5 +1,6 @@
 """What an experiment comes to: tables, figures and a conclusion, for people and as data."""
 
+import math
 from collections.abc import Iterator, Sequence
 from textwrap import wrap
 
@@ -82,9 +83,19 @@ def percent(share: float) -> str:
     return f"{100 * share:.1f} %" if share < 0.1 else f"{100 * share:.0f} %"
 
 
+def never(seconds: Sequence[float]) -> int:
+    """Return how many times are infinite: what they are of never came about."""
+    return seconds.count(math.inf)
+
+
+def longest(seconds: Sequence[float]) -> float:
+    """Return the longest of the finite times; 0 where there is none."""
+    return max((each for each in seconds if each != math.inf), default=0.0)
+
+
 def middle(values: Sequence[float]) -> float | None:
     """Return the median, the lower of two, of values of which infinite ones are allowed; None: of none, or
     it is infinite."""
     ordered = sorted(values)
-    value = ordered[(len(ordered) - 1) // 2] if ordered else float("inf")
-    return None if value == float("inf") else value
+    value = ordered[(len(ordered) - 1) // 2] if ordered else math.inf
+    return None if value == math.inf else value

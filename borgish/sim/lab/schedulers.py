@@ -146,12 +146,13 @@ class QuietCore(IdleCore):
 
 
 class Shared:
-    """The cell, and the time. ``news`` is called with the machines of which something changed."""
+    """The cell, and the time. ``freed`` are called when tasks have ended."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.clock = VirtualLoop()
         self.core = QuietCore(Cell(snapshot), ReconcileSettings(), self.now)
         self.followers: list[set[str]] = []  # of each scheduler: the machines that it has to read again
+        self.freed: list[Callable[[], None]] = []
         self.changed_at: dict[str, int] = {}  # by machine: how many changes there were before the last
         self.changes = 0
         self.used = {name: [0, 0] for name in self.cell.machines}  # of each: cores in thousandths, bytes
@@ -212,6 +213,8 @@ class Shared:
         for name in machines:
             self._use(name, job.spec, -1)
         self.do(ForgetJob(key))
+        for call in self.freed:
+            call()
 
     def used_share(self) -> float:
         """Return the share of all cores that is used."""
@@ -361,6 +364,7 @@ class Offers:
             desk.may_begin = partial(self._offer, name)
             desk.done = partial(self._returned, name)
             desk.sight = partial(self._sight, name)
+            shared.freed.append(desk.begin)
 
     def _offer(self, name: str) -> bool:
         """Offer a desk what is free, where it is its turn; return whether it got something."""

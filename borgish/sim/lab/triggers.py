@@ -34,7 +34,7 @@ from borgish.reconcilers import RECONCILERS
 from borgish.scheduler.schedule import TASKS_MAX
 from borgish.sim.lab.cell import BEGIN_SECONDS, LabCell, Look, Watch, service
 from borgish.sim.lab.plots import Figure, Line
-from borgish.sim.lab.report import Report, Table, middle, number, percent
+from borgish.sim.lab.report import Report, Table, longest, middle, never, number, percent
 
 MACHINES = 12
 JOBS = 6
@@ -258,16 +258,6 @@ class Outcome(msgspec.Struct, frozen=True):
     edges: int
     actions: int  # entries of the journal, of reconcilers and scheduler
 
-    @property
-    def never(self) -> int:
-        """How many changes never came about."""
-        return self.seconds.count(float("inf"))
-
-    @property
-    def longest(self) -> float:
-        """The seconds of the last change that did; 0 where none did."""
-        return max((each for each in self.seconds if each != float("inf")), default=0.0)
-
     def plus(self, other: "Outcome") -> "Outcome":
         """Return what came of this and another."""
         return Outcome(
@@ -429,7 +419,7 @@ def _data(outcome: Outcome) -> dict[str, object]:
     there = [each for each in outcome.seconds if each != float("inf")]
     return {
         "changes": len(outcome.seconds),
-        "never": outcome.never,
+        "never": never(outcome.seconds),
         "seconds": [round(each, 3) for each in there],
         "off_program_seconds": round(outcome.off, 1),
         "records": outcome.looked_at,
@@ -441,9 +431,9 @@ def _data(outcome: Outcome) -> dict[str, object]:
 
 def _row(outcome: Outcome) -> tuple[str, ...]:
     return (
-        f"{outcome.never} of {len(outcome.seconds)}",
+        f"{never(outcome.seconds)} of {len(outcome.seconds)}",
         number(middle(outcome.seconds)),
-        number(outcome.longest, 1),
+        number(longest(outcome.seconds), 1),
         number(outcome.off, 0),
         f"{outcome.passes:,}",
         f"{outcome.looked_at:,}",
@@ -491,7 +481,9 @@ def _figures(outcomes: Outcomes, periods: Periods) -> tuple[Figure, ...]:
         title = f"{words}: how far off it was, added up"
         figures.append(Figure(title, "seconds", "program seconds", tuple(lines)))
     lines = [
-        Line(str(regime), tuple((seconds, outcome.longest) for seconds, outcome in by_period.items()))
+        Line(
+            str(regime), tuple((seconds, longest(outcome.seconds)) for seconds, outcome in by_period.items())
+        )
         for regime, by_period in periods.items()
     ]
     figures.append(
@@ -531,41 +523,44 @@ def _conclusion(
     )
     yield (
         f"With {percent(share)} of the edges lost, edges alone leave {_of(lost[edges])} undone, and the "
-        f"slowest of the others took {lost[edges].longest:.1f} s. Read as levels, the next edge of anything "
-        f"mends it: {_of(lost[levels])} undone, {lost[levels].longest:.1f} s at most. With a resync as well "
-        f"it is {_of(lost[both])}, and {lost[both].longest:.1f} s. Late edges cost "
-        f"{late[edges].longest:.1f} s alone and {late[levels].longest:.1f} s as levels. Doubled ones leave "
-        f"{_of(doubled[edges])} undone, {doubled[edges].longest:.1f} s at most: they cost "
-        f"{doubled[edges].looked_at / max(1, calm[edges].looked_at):.1f} times the records, and nothing else."
+        f"slowest of the others took {longest(lost[edges].seconds):.1f} s. Read as levels, the next edge "
+        f"of anything mends it: {_of(lost[levels])} undone, {longest(lost[levels].seconds):.1f} s at "
+        f"most. With a resync as well it is {_of(lost[both])}, and {longest(lost[both].seconds):.1f} s. "
+        f"Late edges cost {longest(late[edges].seconds):.1f} s alone and "
+        f"{longest(late[levels].seconds):.1f} s as levels. Doubled ones leave {_of(doubled[edges])} "
+        f"undone, {longest(doubled[edges].seconds):.1f} s at most: they cost "
+        f"{doubled[edges].looked_at / max(1, calm[edges].looked_at):.1f} times the records, and nothing "
+        f"else."
     )
     yield (
         f"No edge has to be lost for that. Where an addition waits for room that a subtraction has yet to "
         f"give, the edge that brings the room names a machine, and not the job that waits: edges leave "
         f"{_of(overlapping[edges])} undone, and the slowest of the others took "
-        f"{overlapping[edges].longest:.1f} s, against {overlapping[levels].longest:.1f} s with levels. Who "
-        f"wires that edge to all that waits has made a level of it. And what only time makes so, a machine "
-        f"that is silent or a task that has settled, is nobody's edge: undone are {_of(silent[edges])} on "
-        f"edges, {_of(silent[levels])} with levels that only edges wake, {_of(silent[timer])} with a resync."
+        f"{longest(overlapping[edges].seconds):.1f} s, against {longest(overlapping[levels].seconds):.1f} "
+        f"s with levels. Who wires that edge to all that waits has made a level of it. And what only time "
+        f"makes so, a machine that is silent or a task that has settled, is nobody's edge: undone are "
+        f"{_of(silent[edges])} on edges, {_of(silent[levels])} with levels that only edges wake, "
+        f"{_of(silent[timer])} with a resync."
     )
     yield (
         f"The resync makes it right, and the edges make it quick: where nothing is wrong, the longest "
-        f"change takes {calm[timer].longest:.1f} s with a resync of {resync:g} s alone, and "
-        f"{calm[both].longest:.1f} s with edges beside it. Where edges are lost, {short.longest:.1f} s with "
-        f"a period of {PERIODS_SECONDS[0]:g} s become {long.longest:.1f} s with one of "
-        f"{PERIODS_SECONDS[-1]:g} s. It costs {calm[timer].looked_at:,} records for "
-        f"{len(calm[timer].seconds)} changes, and with twice the machines and the same changes "
-        f"{larger[timer].looked_at / small[timer]:.1f} times as many, where edges look at "
-        f"{larger[edges].looked_at / small[edges]:.1f} times as many: hence the indexes of what reconcilers "
-        f"go through."
+        f"change takes {longest(calm[timer].seconds):.1f} s with a resync of {resync:g} s alone, and "
+        f"{longest(calm[both].seconds):.1f} s with edges beside it. Where edges are lost, "
+        f"{longest(short.seconds):.1f} s with a period of {PERIODS_SECONDS[0]:g} s become "
+        f"{longest(long.seconds):.1f} s with one of {PERIODS_SECONDS[-1]:g} s. It costs "
+        f"{calm[timer].looked_at:,} records for {len(calm[timer].seconds)} changes, and with twice the "
+        f"machines and the same changes {larger[timer].looked_at / small[timer]:.1f} times as many, where "
+        f"edges look at {larger[edges].looked_at / small[edges]:.1f} times as many: hence the indexes of "
+        f"what reconcilers go through."
     )
     yield (
         f"In one process there is no channel to lose anything on. Under the same changes the longest took "
-        f"{max(each[one].longest for each in channel):.1f} s where the channel of the others lost, delayed "
-        f"or doubled edges, {calm[one].longest:.1f} s where it did not, and {silent[one].longest:.1f} s "
-        f"instead of {silent[both].longest:.1f} s where machines fell silent. That is no merit of the "
-        f"loops: it is a channel that is not there."
+        f"{max(longest(each[one].seconds) for each in channel):.1f} s where the channel of the others "
+        f"lost, delayed or doubled edges, {longest(calm[one].seconds):.1f} s where it did not, and "
+        f"{longest(silent[one].seconds):.1f} s instead of {longest(silent[both].seconds):.1f} s where "
+        f"machines fell silent. That is no merit of the loops: it is a channel that is not there."
     )
 
 
 def _of(outcome: Outcome) -> str:
-    return f"{outcome.never} of {len(outcome.seconds)} changes"
+    return f"{never(outcome.seconds)} of {len(outcome.seconds)} changes"

@@ -95,7 +95,7 @@ def test_a_file_that_cannot_be_written_is_said_before_the_lab_is_made(
         (("triggers", "--seed", "-1"), "is not from 0 to"),
         (("triggers", "--seed", "many"), "'many' is not a whole number"),
         (("triggers", "--runs", "0"), "0 is not from 1 to 100"),
-        (("triggers", "--share", "2"), "2 is not from 0 to 1"),
+        (("triggers", "--share", "2"), "2.0 is not from 0 to 1"),
         (("triggers", "--share", "nan"), "nan is not from 0 to 1"),
         (("triggers", "--share", "\x1b[2J"), "is not a number"),
         (("triggers", "-o", "yaml"), "invalid choice"),

@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 import pytest
 
 from borgish.sim.lab.plots import Figure, Line, drawn, svg
-from borgish.sim.lab.report import middle, number, percent
+from borgish.sim.lab.report import longest, middle, never, number, percent
 
 RISING = Line("a <b>", ((1.0, 1.0), (10.0, 10.0), (100.0, 100.0)))
 FLAT = Line("flat", ((1.0, 10.0), (100.0, 10.0)))
@@ -68,6 +68,12 @@ def test_the_median_is_none_where_most_never_came_about() -> None:
     assert middle([1.0, 2.0, inf]) == 2.0
     assert middle([1.0, inf, inf]) is None
     assert middle([]) is None
+
+
+def test_what_never_came_about_is_counted_and_is_not_the_longest() -> None:
+    seconds = [1.0, float("inf"), 3.0]
+    assert (never(seconds), longest(seconds)) == (1, 3.0)
+    assert (never([]), longest([])) == (0, 0.0)
 
 
 def test_shares_are_shown_in_percent() -> None:
