@@ -690,7 +690,8 @@ def _conclusion(seed: int, sweep: Sweep, loaded: Rows, split: Rows, hours: float
     coarse = {each: loaded[msgspec.structs.replace(each, coarse=True)] for each in (top, wide)}
     yield (
         f"Shared state pays by conflicts: for each service {shared[low].service.conflict_fraction:.3f} "
-        f"with t_job {low:g} s and {shared[long].service.conflict_fraction:.3f} with {long:g} s. With "
+        f"with t_job {low:g} s and {shared[long].service.conflict_fraction:.3f} with {long:g} s; "
+        f"{len(tasks)} services come, so that one conflict more is {1 / max(1, len(tasks)):.3f}. With "
         f"{LOADED.service_job:g} s they go from {base.service.conflict_fraction:.3f} to "
         f"{loaded[top].service.conflict_fraction:.3f} as {RATES[-1]} times as many batch jobs come, and "
         f"to {coarse[top].service.conflict_fraction:.3f} where any write to a machine counts. Omega had "
