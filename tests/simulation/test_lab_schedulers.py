@@ -8,25 +8,9 @@ from borgish.cell.invariants import violations
 from borgish.cell.model import Snapshot
 from borgish.sim.lab import schedulers
 from borgish.sim.lab.azure import Drawn
+from borgish.sim.lab.desks import MACHINE, USED_AT_START, Desk, Job, Offers, Shared, Tally, begun, spec_of
 from borgish.sim.lab.plots import svg
-from borgish.sim.lab.schedulers import (
-    LOADED,
-    MACHINE,
-    PER_TASK,
-    SPLIT,
-    USED_AT_START,
-    Desk,
-    Job,
-    Offers,
-    Outcome,
-    Setting,
-    Shared,
-    Tally,
-    Way,
-    begun,
-    live,
-    spec_of,
-)
+from borgish.sim.lab.schedulers import LOADED, PER_TASK, SPLIT, Outcome, Setting, Way, live
 from borgish.sim.packing import machine_of
 from borgish.store.codec import decode_snapshot
 
