@@ -1,11 +1,15 @@
 """The lab of schedulers: who holds what, what is a conflict, and that what it finds is found again."""
 
+import json
+import sys
+
 import pytest
 from msgspec.structs import replace
 
 from borgish.cell.commands import SubmitJob
 from borgish.cell.invariants import violations
 from borgish.cell.model import Snapshot
+from borgish.sim import fauxmaster
 from borgish.sim.lab import schedulers
 from borgish.sim.lab.azure import Drawn
 from borgish.sim.lab.desks import MACHINE, USED_AT_START, Desk, Job, Offers, Shared, Tally, begun, spec_of
@@ -159,3 +163,17 @@ def test_the_same_seed_gives_the_same_picture_and_the_words_their_numbers(
     assert svg(one.figures) == svg(other.figures)
     assert f"wait for {lives[Way.MULTI].batch.wait:.1f} s in the mean" in one.conclusion[1]
     assert f"Batch jobs wait for {lives[Way.OFFERS].batch.wait:.1f} s" in one.conclusion[2]
+
+
+def test_the_command_makes_the_lab(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, few in (("JOB_SECONDS", (0.1, 1.0, 5.0)), ("RATES", (1, 2)), ("BATCHES", (1, 2))):
+        monkeypatch.setattr(schedulers, name, few)
+    monkeypatch.setattr(sys, "argv", ["fauxmaster", "lab", "schedulers", "--hours", "0.5", "-o", "json"])
+    fauxmaster.main()
+    report = json.loads(capsys.readouterr().out)
+    assert report["arguments"] == {"seed": 1, "hours": 0.5}
+    ways = {row["way"] for row in report["measured"]["job_seconds"]}
+    assert ways == set(Way)
+    assert len(report["conclusion"]) == 6

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
@@ -126,7 +127,7 @@ def run_lab(arguments: argparse.Namespace) -> None:
     """Make an experiment and print what came of it. Raises Conflict."""
     lab = LABS[arguments.lab]
     if arguments.svg is not None:
-        _write(arguments.svg, "")  # before it takes a minute
+        _write(arguments.svg, "", "a")  # before it takes a minute
     if sys.stderr.isatty():
         sys.stderr.write("this takes up to a minute ...\n")
     report = lab.run({option.name: getattr(arguments, option.name) for option in lab.options})
@@ -139,9 +140,10 @@ def run_lab(arguments: argparse.Namespace) -> None:
         sys.stdout.write(f"{safe(line)}\n")
 
 
-def _write(path: Path, text: str) -> None:
+def _write(path: Path, text: str, mode: Literal["a", "w"] = "w") -> None:
     try:
-        path.write_text(text)
+        with path.open(mode) as file:
+            file.write(text)
     except OSError as error:
         raise Conflict(f"cannot write {path}: {error.strerror}", "name another file with --svg") from None
 

@@ -473,12 +473,9 @@ def _figures(outcomes: Outcomes, periods: Periods) -> tuple[Figure, ...]:
     ]
     title = "Silent machines and updates: what is wanted, and what runs"
     figures = [Figure(title, "seconds", "programs", (wanted, *right), from_zero=False)]
-    for trouble, words in (
-        (Trouble.LOST, "Edges are lost"),
-        (Trouble.OVERLAPPING, "Additions overlap with subtractions"),
-    ):
-        lines = [Line(str(regime), tuple(_summed(outcome))) for regime, outcome in outcomes[trouble].items()]
-        title = f"{words}: how far off it was, added up"
+    for trouble, by_regime in outcomes.items():
+        lines = [Line(str(regime), tuple(_summed(outcome))) for regime, outcome in by_regime.items()]
+        title = f"Trouble: {trouble}. How far off the cell was, added up"
         figures.append(Figure(title, "seconds", "program seconds", tuple(lines)))
     lines = [
         Line(

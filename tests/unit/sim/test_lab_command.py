@@ -110,6 +110,20 @@ def test_what_is_wrong_is_refused_in_words(
     assert "\x1b" not in err
 
 
+def test_a_file_that_is_there_stays_as_it_is_until_the_lab_is_made(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path = tmp_path / "out.svg"
+    path.write_text("before")
+
+    def fails(_lab: object, _values: object) -> Report:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("borgish.sim.lab.command.Lab.run", fails)
+    assert run(monkeypatch, "triggers", "--svg", str(path)) == 130
+    assert path.read_text() == "before"
+
+
 def test_a_page_has_the_command_the_tables_and_the_conclusion() -> None:
     page = markdown(REPORT)
     assert "`fauxmaster lab triggers --seed 7`" in page
