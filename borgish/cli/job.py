@@ -221,7 +221,9 @@ def list_(
     if params["recent"]:
         left_out = client.get("/v1/jobs", params | {"limit": 1}, JobList).left_out
         if left_out:
-            print_err(f"{plural(left_out, 'job')} that ended before that: `borgctl job list --all`")
+            print_err(
+                f"not shown: {plural(left_out, 'job')} that ended earlier; `borgctl job list --all` has all"
+            )
 
 
 @app.command()

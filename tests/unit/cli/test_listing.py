@@ -94,9 +94,12 @@ def test_jobs_that_ended_before_are_counted_on_stderr(master: FakeMaster, run: R
     assert run("job", "list") == 0
     shown = capsys.readouterr()
     assert shown.out.startswith("NAME ")
-    assert shown.err == "3 jobs that ended before that: `borgctl job list --all`\n"
+    assert shown.err == "not shown: 3 jobs that ended earlier; `borgctl job list --all` has all\n"
     assert run("job", "list", "-o", "name") == 0
-    assert capsys.readouterr() == ("ann/web\n", "3 jobs that ended before that: `borgctl job list --all`\n")
+    assert capsys.readouterr() == (
+        "ann/web\n",
+        "not shown: 3 jobs that ended earlier; `borgctl job list --all` has all\n",
+    )
     assert run("job", "list", "--all") == 0
     assert capsys.readouterr().err == ""
 
