@@ -1,9 +1,9 @@
 """Whole frames, as recorded in ``frames/``. ``BORGISH_RECORD=1`` records them anew."""
 
 import os
+import runpy
 import time
 from collections.abc import Iterator
-from importlib.machinery import SourceFileLoader
 from pathlib import Path
 
 import pytest
@@ -58,8 +58,8 @@ def test_a_place_is_as_recorded(view: View, size: tuple[int, int]) -> None:
 
 def test_the_readme_shows_the_dashboard_as_it_is() -> None:
     """What scripts/picture draws is what stands in docs/images."""
-    script = SourceFileLoader("picture", str(ROOT / "scripts" / "picture")).load_module()
-    assert script.svg() == (ROOT / "docs" / "images" / "dashboard.svg").read_text("utf-8")
+    script = runpy.run_path(str(ROOT / "scripts" / "picture"))
+    assert script["svg"]() == (ROOT / "docs" / "images" / "dashboard.svg").read_text("utf-8")
 
 
 def test_one_frame_for_a_file_is_as_recorded() -> None:
