@@ -73,7 +73,8 @@ def draw(walk: Walk, known: Known, width: int, height: int) -> Drawn:
     if place.view is View.TIME and place.at != walk.place.at:
         found = body(known, place, width, room)  # what stands beside the entries is of the one that is chosen
     cursor = -1 if place.view in TEXTS else place.at
-    lines = [*found.above, *found.listing.draw(listed, list_rows, place.top, cursor)]
+    first = place.top if found.is_whole else 0  # what stands there meanwhile is short, wherever the rows were
+    lines = [*found.above, *found.listing.draw(listed, list_rows, first, cursor)]
     lines += [line([], listed)] * (room - len(found.below) - len(lines))
     lines += found.below
     if found.side:

@@ -98,6 +98,14 @@ def test_an_answer_that_is_an_error_is_said_with_the_way_out() -> None:
     assert "hint: `borgctl job list` shows them" in made
 
 
+@pytest.mark.parametrize("view", [View.JOBS, View.TASK, View.TIME])
+def test_an_error_is_seen_wherever_somebody_had_scrolled_to(view: View) -> None:
+    at = answers.place(view, at=10**9, top=500, page="nonsense")
+    error = NotFound("invalid moment 'nonsense'")
+    made = rows(shown(at, known=answers.known(at, answer=Answer(asks(at), (), error))))
+    assert any("invalid moment 'nonsense'" in row for row in made)
+
+
 def test_the_command_is_shown_before_it_is_run() -> None:
     at = answers.place(View.ACTIONS)
     walk = msgspec.structs.replace(answers.walk(at), asked=Action(("job", "kill", "ann/my job"), "End it."))
