@@ -7,6 +7,7 @@ from rich.cells import cell_len
 from borgish.dashboard.asks import Answer, asks
 from borgish.dashboard.bodies import Known
 from borgish.dashboard.columns import Role
+from borgish.dashboard.help import help_lines
 from borgish.dashboard.keys import Key
 from borgish.dashboard.place import Action, Place, Prompt, View, Walk, press
 from borgish.dashboard.screen import Drawn, draw
@@ -44,6 +45,10 @@ def test_a_screen_has_its_size_and_acts_on_nothing(view: View, size: tuple[int, 
     assert len(made) == size[1]
     assert {cell_len(row) for row in made} == {size[0]}
     assert all(row.isprintable() for row in made)
+
+
+def test_the_help_is_read_whole_on_a_narrow_screen() -> None:
+    assert max(len(text) for text, _ in help_lines()) <= 79
 
 
 @pytest.mark.parametrize("view", View)
