@@ -1,5 +1,6 @@
 """The terminal as the dashboard needs it: keys without Enter, and everything as it was afterwards."""
 
+import codecs
 import os
 import select
 import signal
@@ -22,6 +23,7 @@ class Keys:
 
     def __init__(self, descriptor: int | None) -> None:
         self._descriptor = descriptor
+        self._text = codecs.getincrementaldecoder("utf-8")("replace")  # a character may come in two reads
 
     @property
     def any(self) -> bool:
@@ -41,7 +43,7 @@ class Keys:
             pressed = os.read(self._descriptor, _KEY_BYTES_MAX)
         except OSError:  # the terminal was closed
             return None
-        return pressed.decode("ascii", "replace") if pressed else None
+        return self._text.decode(pressed) if pressed else None
 
 
 class Bell:
