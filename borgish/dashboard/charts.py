@@ -70,7 +70,8 @@ def usage_lines(series: UsageSeries, limit: Resources, width: int) -> list[Line]
         return [line([], width, words, Role.DIM)]
     columns = max(0, width - _LABEL_COLUMNS - _NOW_COLUMNS)
     first, last = clock_time(points[0].at), clock_time(points[-1].at)
-    times = f"{first:>{max(0, columns - min(columns, len(points))) + len(first)}}"
+    start = columns - max(min(columns, len(points)), len(first))  # below the first bar, and left of ``last``
+    times = f"{'':{max(0, start)}}{first}"
     cpu, ram = [each.cpu_millis for each in points], [each.ram_bytes for each in points]
     return [
         _series("cpu", cpu, limit.cpu_millis, show_cpu, columns, width),
