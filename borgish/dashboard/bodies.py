@@ -234,7 +234,7 @@ def _job(seen: _Seen) -> Body:
     found, tasks, events = cast("tuple[JobDetail, TaskList, EventList]", seen.views)
     listing = lists.task_list(tasks.items, seen.known.now, title=f"TASKS OF {seen.place.subject}")
     latest = lists.event_list(events.items, from_end=True)
-    above = [line([], seen.room.width, text, role) for text, role in _of_job(found, seen.known.now)]
+    above = _told(_of_job(found, seen.known.now), seen.room.width)
     above = above[: max(1, seen.room.height // 3)]
     if seen.room.is_wide:
         return Body(
@@ -244,6 +244,15 @@ def _job(seen: _Seen) -> Body:
     return Body(
         listing, above, latest.draw(seen.room.full, spare) if spare else [], next_page=tasks.page.next
     )
+
+
+def _told(texts: Iterable[tuple[str, Role]], width: int) -> list[Line]:
+    """Return texts as lines: what is in the way of something, and the way out, to their last word."""
+    return [
+        line([], width, part, role)
+        for text, role in texts
+        for part in ([text] if role is Role.DIM else _wrapped(text, width))
+    ]
 
 
 def _of_job(found: JobDetail, now: float) -> Iterator[tuple[str, Role]]:
@@ -277,7 +286,7 @@ def _of_job(found: JobDetail, now: float) -> Iterator[tuple[str, Role]]:
 
 def _task(seen: _Seen) -> Body:
     task = cast("TaskView", seen.views[0])
-    above = [line([], seen.room.full, text, role) for text, role in _of_task(task, seen.known.now)]
+    above = _told(_of_task(task, seen.known.now), seen.room.full)
     if len(seen.views) > 1:
         above += usage_lines(cast("UsageSeries", seen.views[1]), task.resources, seen.room.full)
     return Body(_log_listing(seen.known, seen.place), above[: max(1, seen.room.height - 4)])
@@ -355,7 +364,8 @@ def _why(seen: _Seen) -> Body:
         lines += [("", Role.PLAIN), ("EVENTS", Role.TITLE)]
     for event in reversed(found.events):
         role = Role.BAD if event.bad else Role.PLAIN
-        lines.append((f"{clock_time(event.at)}  {event.kind:9}  {event.text}", role))
+        text = f"{clock_time(event.at)}  {event.kind:9}  {event.text}"
+        lines += [(part, role) for part in _wrapped(text, seen.room.full)]
     kept = [each for each in lines if seen.place.filter.lower() in each[0].lower()]
     return Body(text_list(f"WHY {seen.place.subject} IS {found.outcome or found.state}", kept))
 

@@ -183,3 +183,23 @@ def test_time_begins_at_the_moment_that_was_asked_for() -> None:
     drawn = shown(at, known=answers.known(at, answer=Answer(asks(at), (window,))))
     assert any("AFTER 4007:" in row for row in rows(drawn))
     assert drawn.walk.place.at == 6
+
+
+LONG = "0 of 4 machines fit: " + ", ".join(f"{i} have too little of thing {i}" for i in range(6))
+
+
+def test_what_is_in_the_way_is_read_to_its_last_word() -> None:
+    job = answers.job_detail()
+    refusal = msgspec.structs.replace(job.refusals[0], text=LONG, hint=f"hint of it: {LONG}")
+    stuck = msgspec.structs.replace(job, refusals=(refusal,))
+    event = msgspec.structs.replace(answers.why().events[0], text=LONG)
+    explained = msgspec.structs.replace(answers.why(), events=(event,))
+    for view, first in (
+        (View.JOB, stuck),
+        (View.TASK, answers.task(reason=LONG)),
+        (View.WHY, explained),
+    ):
+        at = answers.place(view)
+        views = (first, *answers.known(at).answer.views[1:])
+        made = " ".join(rows(shown(at, 80, 30, answers.known(at, answer=Answer(asks(at), views)))))
+        assert LONG in " ".join(made.split())
