@@ -8,16 +8,15 @@ import os
 import shutil
 import sys
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
-import msgspec
 from rich.cells import cell_len
 from rich.console import Console, ConsoleDimensions, Group
 from rich.live import Live
 from rich.text import Text
 
 from borgish.clock import Clock, SystemClock
-from borgish.dashboard.asks import Answer, asks, is_fixed, log_of
+from borgish.dashboard.asks import Answer, Ask, asks, is_fixed, log_of
 from borgish.dashboard.bodies import Known
 from borgish.dashboard.columns import Line, Role
 from borgish.dashboard.commands import Commands
@@ -34,6 +33,7 @@ from borgish.wire.api import SummaryView
 if TYPE_CHECKING:
     from borgish.client import Client
 
+T = TypeVar("T")
 
 FRAME_SECONDS = 0.25
 ESCAPE_SECONDS = 0.05
@@ -119,11 +119,18 @@ def _live(console: Console) -> Live:
     )
 
 
-class _Held(msgspec.Struct, frozen=True):
-    """What is shown while paused, and when that began."""
+class Still(Generic[T]):
+    """What of something is shown: the latest, or what it was when it began to stand still."""
 
-    news: News
-    at_mono: float
+    def __init__(self, first: T) -> None:
+        self._value = first
+        self._about: object = None
+
+    def of(self, latest: T, about: object, *, still: bool) -> T:
+        """Return what to show; the latest in any case when it is about something else."""
+        if not still or about != self._about:
+            self._value, self._about = latest, about
+        return self._value
 
 
 class _App:
@@ -148,7 +155,10 @@ class _App:
         self._client = client
         self._walk = Walk()
         self._log: Log | None = None
-        self._held: _Held | None = None
+        now = clock.now().mono
+        self._shown_news = Still((feed.news, now))
+        self._shown_answer = Still(Answer(()))
+        self._shown_lines = Still[tuple[str, ...]](())
         self._drawn: Frame | None = None
 
     def follow(self, keys: Keys, live: Live) -> None:
@@ -197,24 +207,32 @@ class _App:
             self._log.start()
 
     def _known(self) -> Known:
-        """Return what is known. Time stands still while nothing is heard or wanted."""
-        news, now = self._feed.news, self._clock.now().mono
-        if self._walk.is_paused and self._held is None:
-            self._held = _Held(news, now)
-        if not self._walk.is_paused:
-            self._held = None
-        seen, until = (self._held.news, self._held.at_mono) if self._held else (news, now)
-        asked, answer = asks(self._walk.place), self._reader.answer
+        """Return what is known. Time stands still while nothing is heard or wanted, and a log while somebody
+        reads what came before."""
+        walk, place, now = self._walk, self._walk.place, self._clock.now().mono
+        latest = self._feed.news
+        news, until = self._shown_news.of((latest, now), None, still=walk.is_paused)
+        # At once: the interpreter is not given away while a tuple is made.
+        lines = tuple(self._log.lines) if self._log else ()
         return Known(
-            seen.view,
-            answer if [each.key for each in answer.asks] == [each.key for each in asked] else Answer(asked),
-            (until if seen.lost_at is None else seen.lost_at) - seen.heard_at,
-            banner_of(news, now, paused=self._held is not None),
-            tuple(self._log.lines) if self._log else (),  # at once: the interpreter is not given away in it
+            news.view,
+            self._answer(asks(place)),
+            (until if news.lost_at is None else news.lost_at) - news.heard_at,
+            banner_of(latest, now, paused=walk.is_paused),
+            self._shown_lines.of(
+                lines, (self._log, bool(lines)), still=walk.is_paused or (bool(lines) and not place.follows)
+            ),
             self._log.ended if self._log else "",
             tuple(self._commands.outputs),
             self._commands.may_act,
         )
+
+    def _answer(self, asked: tuple[Ask, ...]) -> Answer:
+        answer, keys = self._reader.answer, [each.key for each in asked]
+        if [each.key for each in answer.asks] != keys:
+            answer = Answer(asked)
+        is_there = bool(answer.views) or answer.error is not None
+        return self._shown_answer.of(answer, keys if is_there else None, still=self._walk.is_paused)
 
     def _size(self) -> tuple[int, int]:
         """Return the columns and lines of the terminal, which may have changed."""

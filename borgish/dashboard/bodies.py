@@ -114,7 +114,7 @@ def body(known: Known, place: Place, width: int, height: int) -> Body:
     answer = known.answer
     if place.view in (View.OVERVIEW, View.PENDING) and place.moment is None:
         views: tuple[object, ...] = (known.summary,)
-    elif answer.error is not None:
+    elif answer.error is not None and not answer.views:
         return Body(text_list(place.subject or place.view, _error(answer)), is_whole=False)
     elif not answer.views:
         waiting = [("Asking the master ...", Role.DIM)]
@@ -338,7 +338,8 @@ def _machine(seen: _Seen) -> Body:
 def _log_listing(known: Known, place: Place) -> Listing:
     kept = known.log if not place.filter else tuple(_with(place.filter, known.log, str))
     ended = [(known.log_ended, Role.DIM)] if known.log_ended else []
-    return _lines(f"LOG OF {place.subject}", kept, ended)
+    still = "" if place.follows else ": stands still, G goes on"
+    return _lines(f"LOG OF {place.subject}{still}", kept, ended)
 
 
 def _lines(title: str, kept: Sequence[str], last: Sequence[tuple[str, Role]] = ()) -> Listing:

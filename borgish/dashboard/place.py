@@ -216,7 +216,7 @@ def _moved(place: Place, step: int, screen: Screen) -> Place:
     if place.view in TEXTS:
         last = max(0, screen.rows - screen.page_rows)
         top = min(max(0, place.top + step), last)
-        follows = place.view in GROWING and step > 0 and top == last
+        follows = place.view in GROWING and top == last
         return msgspec.structs.replace(place, top=top, at=top, follows=follows)
     last = max(0, screen.rows - 1)
     if step > 0 and place.at == last and screen.next_page:

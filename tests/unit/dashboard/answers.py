@@ -6,7 +6,7 @@ import msgspec
 
 from borgish.dashboard.asks import Answer, asks
 from borgish.dashboard.bodies import Known, Output
-from borgish.dashboard.place import Place, Target, View, Walk
+from borgish.dashboard.place import GROWING, Place, Target, View, Walk
 from borgish.resources import Resources
 from borgish.spec.job import JobSpec
 from borgish.vocabulary import Band, Outcome, Phase, RolloutKind, State, TaintEffect
@@ -210,7 +210,8 @@ LOG = tuple(f"12:00:{i:02d} GET /{i} 200" for i in range(60))
 
 
 def place(view: View, **changes: Any) -> Place:
-    made = Place(view, SUBJECTS.get(view, ""), filter="job" if view is View.ACTIONS else "")
+    which = "job" if view is View.ACTIONS else ""
+    made = Place(view, SUBJECTS.get(view, ""), which, follows=view in GROWING)
     return msgspec.structs.replace(made, **changes)
 
 

@@ -10,7 +10,7 @@ import pytest
 from borgish.client import Message, Params
 from borgish.clock import SystemClock
 from borgish.dashboard import feed as feeds
-from borgish.dashboard.app import banner_of
+from borgish.dashboard.app import Still, banner_of
 from borgish.dashboard.feed import Feed, News
 from borgish.errors import BorgishError, Gone, Unauthenticated, Unreachable
 from borgish.wire.api import SummaryView
@@ -145,3 +145,11 @@ def test_what_is_not_understood_is_said_and_asked_for_again(client: ScriptedClie
 def test_the_banner(lost_at: float | None, error: BorgishError | None, paused: bool, banner: str) -> None:
     news = News(summaries.empty(), 90.0, lost_at, error)
     assert banner_of(news, 112.2, paused=paused) == banner
+
+
+def test_what_stands_still_is_what_was_shown_of_the_same_thing() -> None:
+    log = Still[tuple[str, ...]](())
+    assert log.of(("a",), "web/0", still=False) == ("a",)
+    assert log.of(("a", "b"), "web/0", still=True) == ("a",)
+    assert log.of(("c",), "web/1", still=True) == ("c",)
+    assert log.of(("c", "d"), "web/1", still=False) == ("c", "d")

@@ -111,6 +111,17 @@ def test_an_error_is_seen_wherever_somebody_had_scrolled_to(view: View) -> None:
     assert any("invalid moment 'nonsense'" in row for row in made)
 
 
+def test_a_log_says_that_it_stands_still() -> None:
+    at = answers.place(View.LOG)
+    assert not any("stands still" in row for row in rows(shown(at)))
+    drawn = shown(at)
+    back = press(drawn.walk, "k", drawn.screen).place
+    assert "LOG OF ann/web/3: stands still, G goes on" in "\n".join(rows(shown(back)))
+    short = answers.known(at, log=("one line",))
+    drawn = draw(answers.walk(at), short, 80, 24)
+    assert press(drawn.walk, "k", drawn.screen).place.follows  # there is nothing to scroll back to
+
+
 def test_the_command_is_shown_before_it_is_run() -> None:
     at = answers.place(View.ACTIONS)
     walk = msgspec.structs.replace(answers.walk(at), asked=Action(("job", "kill", "ann/my job"), "End it."))
