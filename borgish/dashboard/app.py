@@ -38,6 +38,8 @@ T = TypeVar("T")
 FRAME_SECONDS = 0.25
 ESCAPE_SECONDS = 0.05
 """What follows an escape within this time belongs to it: the codes of other keys begin with one."""
+SLOW_SECONDS = 3.0
+"""A master that takes longer to answer is said to; that it hangs shows at the watch after 30 s only."""
 WIDTH_OF_A_FILE = 100
 _HEIGHT_ONCE_MIN = 40
 _SIZE_UNKNOWN = (80, 24)  # what a terminal that does not say has most likely
@@ -57,12 +59,15 @@ def run(client: "Client", *, once: bool, commands: Commands | None = None) -> in
     return 0
 
 
-def banner_of(news: News, now_mono: float, *, paused: bool) -> str:
-    """Return what is wrong with what is shown, as one line; "" when it is live."""
+def banner_of(news: News, now_mono: float, *, paused: bool, asking_since: float | None = None) -> str:
+    """Return what is wrong with what is shown, as one line; "" when it is live. ``asking_since``: since when
+    an answer has been waited for."""
     parts = ["paused: p goes on"] if paused else []
     if news.lost_at is not None:
         word = "not reachable" if isinstance(news.error, Unreachable) else "no news"
         parts.append(f"{word} since {now_mono - news.lost_at:.0f} s: {news.error}")
+    elif asking_since is not None and now_mono - asking_since >= SLOW_SECONDS:
+        parts.append(f"the master has not answered for {now_mono - asking_since:.0f} s")
     return " | ".join(parts)
 
 
@@ -218,7 +223,7 @@ class _App:
             news.view,
             self._answer(asks(place)),
             (until if news.lost_at is None else news.lost_at) - news.heard_at,
-            banner_of(latest, now, paused=walk.is_paused),
+            banner_of(latest, now, paused=walk.is_paused, asking_since=self._reader.asking_since),
             self._shown_lines.of(
                 lines, (self._log, bool(lines)), still=walk.is_paused or (bool(lines) and not place.follows)
             ),

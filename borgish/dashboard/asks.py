@@ -50,7 +50,7 @@ class Ask(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What was answered to what is asked, in the same order; or why it was not."""
+    """What was answered to what is asked, in the same order; and why it was not, or not again."""
 
     asks: tuple[Ask, ...]
     views: tuple[object, ...] = ()

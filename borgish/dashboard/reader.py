@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from borgish.client import quoted
 from borgish.clock import Clock
 from borgish.dashboard.asks import Answer, Ask
-from borgish.errors import BorgishError
+from borgish.errors import BorgishError, NotLeading, TooManyRequests, Unreachable
 
 if TYPE_CHECKING:
     from borgish.client import Client
@@ -23,6 +23,8 @@ FAILED_AGAIN_SECONDS = 2.0
 LINES_MAX = 5_000
 LINE_BYTES_MAX = 16_384
 TAIL_LINES = 1_000
+_PASSING = (Unreachable, NotLeading, TooManyRequests)
+"""Of these nothing follows for what was answered before: it stays, and is said to be old."""
 
 
 class Reader:
@@ -37,6 +39,7 @@ class Reader:
         self._asks: tuple[Ask, ...] = ()
         self._is_fixed = True
         self._is_closed = False
+        self.asking_since: float | None = None  # by the monotonic clock, while an answer is waited for
         self._wake = threading.Condition()
 
     def start(self) -> None:
@@ -88,11 +91,15 @@ class Reader:
                 now = self._clock.now().mono
                 if due[i] <= now:
                     due[i] = now + FAILED_AGAIN_SECONDS
+                    self.asking_since = now
                     views[i] = self._client.get(each.path, dict(each.params), each.answer)
                     due[i] = math.inf if fixed else now + each.every_seconds
         except BorgishError as error:
             due[:] = [min(each, self._clock.now().mono + FAILED_AGAIN_SECONDS) for each in due]
-            return Answer(asked, (), error)
+            kept = tuple(views) if isinstance(error, _PASSING) and None not in views else ()
+            return Answer(asked, kept, error)
+        finally:
+            self.asking_since = None
         return Answer(asked, tuple(views))
 
 

@@ -89,7 +89,9 @@ def draw(walk: Walk, known: Known, width: int, height: int) -> Drawn:
 
 def _banners(walk: Walk, known: Known, width: int) -> list[Line]:
     status = known.summary.status
-    texts = [known.banner, *status.refusing, *status.busy]
+    answer = known.answer
+    stale = f"not read again: {answer.error}" if answer.error and answer.views and not known.banner else ""
+    texts = [known.banner, stale, *status.refusing, *status.busy]
     if status.frozen:
         texts.append(f"The cell is {status.frozen}")
     found = [line([], width, text, Role.BANNER) for text in texts if text]

@@ -147,6 +147,15 @@ def test_the_banner(lost_at: float | None, error: BorgishError | None, paused: b
     assert banner_of(news, 112.2, paused=paused) == banner
 
 
+@pytest.mark.parametrize(
+    ("asking_since", "banner"),
+    [(None, ""), (110.0, ""), (105.2, "the master has not answered for 7 s")],
+)
+def test_a_master_that_hangs_is_said_to(asking_since: float | None, banner: str) -> None:
+    news = News(summaries.empty(), 90.0)
+    assert banner_of(news, 112.2, paused=False, asking_since=asking_since) == banner
+
+
 def test_what_stands_still_is_what_was_shown_of_the_same_thing() -> None:
     log = Still[tuple[str, ...]](())
     assert log.of(("a",), "web/0", still=False) == ("a",)

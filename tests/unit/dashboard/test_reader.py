@@ -11,7 +11,7 @@ from borgish.client import Client
 from borgish.clock import SystemClock
 from borgish.dashboard.asks import Ask
 from borgish.dashboard.reader import LINE_BYTES_MAX, Log, Reader
-from borgish.errors import NotFound
+from borgish.errors import BorgishError, NotFound, TooManyRequests, Unreachable
 
 PATIENCE_SECONDS = 30.0
 
@@ -25,12 +25,13 @@ class Master(Client):
         self.gate = threading.Event()
         self.gate.set()
         self.refused = ""
+        self.error: BorgishError = NotFound("it is not there")
 
     def get(self, path: str, params: Any, answer: Any) -> Any:
         self.asked.append(path)
         assert self.gate.wait(PATIENCE_SECONDS)
         if path == self.refused:
-            raise NotFound("it is not there")
+            raise self.error
         return self.asked.count(path)
 
 
@@ -112,6 +113,32 @@ def test_an_error_is_an_answer_and_is_tried_again(
     master.refused = ""
     heard.until(lambda: reader.answer.error is None)
     assert len(reader.answer.views) == 2
+
+
+@pytest.mark.parametrize(
+    ("error", "kept"),
+    [(Unreachable("refused"), 2), (TooManyRequests("later"), 2), (NotFound("forgotten"), 0)],
+)
+def test_what_was_answered_stays_while_nobody_answers(
+    reader: Reader, master: Master, heard: Heard, error: BorgishError, kept: int
+) -> None:
+    reader.want((ask("/once", 3600.0), ask("/job", 0.2)), fixed=False)
+    heard.until(lambda: bool(reader.answer.views))
+    master.error, master.refused = error, "/job"
+    heard.until(lambda: reader.answer.error is not None)
+    assert len(reader.answer.views) == kept
+    assert reader.answer.error is error
+
+
+def test_it_is_known_since_when_an_answer_is_waited_for(reader: Reader, master: Master, heard: Heard) -> None:
+    master.gate.clear()
+    reader.want((ask("/slow", 3600.0),), fixed=False)
+    while not master.asked:
+        pass
+    assert reader.asking_since is not None
+    master.gate.set()
+    heard.until(lambda: bool(reader.answer.views))
+    assert reader.asking_since is None
 
 
 class Task(Client):

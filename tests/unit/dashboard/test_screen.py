@@ -11,7 +11,7 @@ from borgish.dashboard.help import help_lines
 from borgish.dashboard.keys import Key
 from borgish.dashboard.place import Action, Place, Prompt, View, Walk, press
 from borgish.dashboard.screen import Drawn, draw
-from borgish.errors import NotFound
+from borgish.errors import NotFound, TooManyRequests
 from tests.unit.dashboard import answers, summaries
 
 SIZES = [(1, 1), (3, 9), (20, 3), (40, 10), (79, 23), (80, 24), (139, 50), (140, 8), (200, 60)]
@@ -109,6 +109,14 @@ def test_an_error_is_seen_wherever_somebody_had_scrolled_to(view: View) -> None:
     error = NotFound("invalid moment 'nonsense'")
     made = rows(shown(at, known=answers.known(at, answer=Answer(asks(at), (), error))))
     assert any("invalid moment 'nonsense'" in row for row in made)
+
+
+def test_what_was_answered_is_shown_and_said_to_be_old_while_nobody_answers() -> None:
+    at = answers.place(View.JOB)
+    views = answers.known(at).answer.views
+    made = rows(shown(at, known=answers.known(at, answer=Answer(asks(at), views, TooManyRequests("later")))))
+    assert made[0].startswith("not read again: later")
+    assert any("ann/web/3" in row for row in made)
 
 
 def test_a_log_says_that_it_stands_still() -> None:
