@@ -3,6 +3,7 @@
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
+from functools import lru_cache
 from typing import TypeVar, cast
 
 import msgspec
@@ -115,7 +116,7 @@ def body(known: Known, place: Place, width: int, height: int) -> Body:
     if place.view in (View.OVERVIEW, View.PENDING) and place.moment is None:
         views: tuple[object, ...] = (known.summary,)
     elif answer.error is not None and not answer.views:
-        return Body(text_list(place.subject or place.view, _error(answer)), is_whole=False)
+        return Body(text_list(place.subject or place.view, _error(answer, width)), is_whole=False)
     elif not answer.views:
         waiting = [("Asking the master ...", Role.DIM)]
         return Body(text_list(place.subject or place.view, waiting), is_whole=False)
@@ -130,11 +131,13 @@ def columns(width: int, *, beside: bool) -> tuple[int, int]:
     return (room.width, room.side) if beside else (width, 0)
 
 
-def _error(answer: Answer) -> list[tuple[str, Role]]:
+def _error(answer: Answer, width: int) -> list[tuple[str, Role]]:
     error = answer.error
     if error is None:
         return []
-    return [(error.message, Role.BAD), *([(f"hint: {error.hint}", Role.PLAIN)] if error.hint else [])]
+    hint = _wrapped(f"hint: {error.hint}", width) if error.hint else ()
+    said = [(part, Role.BAD) for part in _wrapped(error.message, width)]
+    return [*said, *((part, Role.PLAIN) for part in hint)]
 
 
 # The cell
@@ -379,8 +382,9 @@ def _refusal(refusal: RefusalView, width: int) -> Iterator[tuple[str, Role]]:
         yield from ((part, Role.DIM) for part in _wrapped(f"waits for {refusal.waits_for}", width))
 
 
-def _wrapped(text: str, width: int) -> list[str]:
-    return textwrap.wrap(safe(text), max(20, width)) or [""]
+@lru_cache(4096)  # the same texts are shown four times a second
+def _wrapped(text: str, width: int) -> tuple[str, ...]:
+    return tuple(textwrap.wrap(safe(text), max(20, width))) or ("",)
 
 
 _SIGNS = {"added": ("+", Role.GOOD), "removed": ("-", Role.BAD), "changed": ("~", Role.WARN)}
@@ -395,7 +399,8 @@ def _diff(seen: _Seen) -> Body:
         for change in changes:
             sign, role = _SIGNS[change.kind]
             indexes = f"/{change.indexes}" if change.indexes else ""
-            lines.append((f"  {sign} {change.name}{indexes}: {'; '.join(change.lines)}", role))
+            text = f"  {sign} {change.name}{indexes}: {'; '.join(change.lines)}"
+            lines += [(part, role) for part in _wrapped(text, seen.room.full)]
     kept = [each for each in lines if seen.place.filter.lower() in each[0].lower()]
     title = f"FROM POSITION {found.old.position} TO {found.new.position}"
     return Body(text_list(title, kept or [("Nothing differs.", Role.DIM)]))
@@ -411,8 +416,9 @@ def _output(seen: _Seen) -> Body:
         return Body(text_list("OUTPUT", [("Starting ...", Role.DIM)]))
     output = seen.known.outputs[number]
     ends = {None: ("running ...", Role.DIM), 0: ("done", Role.GOOD)}
+    lines = [part for text in tuple(output.lines) for part in _wrapped(text, seen.room.full)]
     return Body(
-        _lines(output.command, output.lines, [ends.get(output.code, (f"exit code {output.code}", Role.BAD))])
+        _lines(output.command, lines, [ends.get(output.code, (f"exit code {output.code}", Role.BAD))])
     )
 
 

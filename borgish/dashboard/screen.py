@@ -8,7 +8,7 @@ import msgspec
 from borgish.dashboard import past
 from borgish.dashboard.actions import shown
 from borgish.dashboard.bodies import Body, Known, body, columns
-from borgish.dashboard.columns import Line, Piece, Role, line, width_of, words
+from borgish.dashboard.columns import CUT_MARK, Line, Piece, Role, line, name, width_of, words
 from borgish.dashboard.frame import Frame, head
 from borgish.dashboard.place import (
     FILTERED,
@@ -126,8 +126,7 @@ def _where(walk: Walk, status: StatusView, width: int) -> tuple[Line, tuple[tupl
     """Return the line with the views, and the columns of each; or the way that led to the place."""
     place = walk.place
     if place.view is not View.OVERVIEW and (place.view not in TABS or place.subject):
-        names = [_name(each) for each in walk.places[1:]]
-        return line([], width, " > ".join(names), Role.TITLE), ()
+        return line([], width, _way([_name(each) for each in walk.places[1:]], width), Role.TITLE), ()
     counts = {View.PENDING: status.pending}
     pieces, spans, column = [], [], 0
     for number, view in enumerate((View.OVERVIEW, *TABS)):
@@ -138,6 +137,15 @@ def _where(walk: Walk, status: StatusView, width: int) -> tuple[Line, tuple[tupl
         spans.append((column, column + width_of(piece.text), view))
         column += width_of(piece.text)
     return line(pieces, width), tuple(spans)
+
+
+def _way(names: list[str], width: int) -> str:
+    """Return the way to a place, its end at least: of what is too long, the beginning is left out."""
+    way = " > ".join(names)
+    while len(names) > 1 and width_of(way) >= width:
+        names = names[1:]
+        way = f"{CUT_MARK} > {' > '.join(names)}"
+    return name(way, width - 1).text.rstrip()
 
 
 def _name(place: Place) -> str:

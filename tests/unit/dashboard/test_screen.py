@@ -5,7 +5,7 @@ import pytest
 from rich.cells import cell_len
 
 from borgish.dashboard.asks import Answer, asks
-from borgish.dashboard.bodies import Known
+from borgish.dashboard.bodies import Known, Output
 from borgish.dashboard.columns import Role
 from borgish.dashboard.help import help_lines
 from borgish.dashboard.keys import Key
@@ -213,12 +213,32 @@ def test_what_is_in_the_way_is_read_to_its_last_word() -> None:
     stuck = msgspec.structs.replace(job, refusals=(refusal,))
     event = msgspec.structs.replace(answers.why().events[0], text=LONG)
     explained = msgspec.structs.replace(answers.why(), events=(event,))
+    change = msgspec.structs.replace(next(iter(answers.diff().changes.values()))[0], lines=(LONG,))
     for view, first in (
         (View.JOB, stuck),
         (View.TASK, answers.task(reason=LONG)),
         (View.WHY, explained),
+        (View.DIFF, msgspec.structs.replace(answers.diff(), changes={"jobs": (change,)})),
     ):
         at = answers.place(view)
         views = (first, *answers.known(at).answer.views[1:])
         made = " ".join(rows(shown(at, 80, 30, answers.known(at, answer=Answer(asks(at), views)))))
         assert LONG in " ".join(made.split())
+
+
+def test_errors_and_what_a_command_said_are_read_to_their_last_word() -> None:
+    at = answers.place(View.JOB)
+    refused = Answer(asks(at), (), NotFound(LONG, f"hint of it: {LONG}"))
+    said = (Output("borgctl rollback 12", [LONG], 0),)
+    for known in (answers.known(at, answer=refused), answers.known(answers.place(View.OUTPUT), outputs=said)):
+        place = at if known.answer is refused else answers.place(View.OUTPUT)
+        assert LONG in " ".join(" ".join(rows(shown(place, known=known))).split())
+
+
+def test_of_a_long_way_the_place_itself_is_seen() -> None:
+    walk = Walk((Place(View.OVERVIEW), *(Place(View.JOB, f"ann/{'web' * 9}{i}") for i in range(4))))
+    known = answers.known(answers.place(View.JOB))
+    assert "\u2026 > job ann/webwebwebwebwebwebwebwebweb3" in "\n".join(rows(draw(walk, known, 60, 24)))
+    long = Walk((Place(View.OVERVIEW), Place(View.LOG, f"ann/{'web' * 30}/12")))
+    assert "log ann/web" in rows(draw(long, known, 60, 24))[1]
+    assert rows(draw(long, known, 60, 24))[1].rstrip().endswith("web/12")
