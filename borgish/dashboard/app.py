@@ -22,11 +22,19 @@ from borgish.dashboard.columns import Line, Role
 from borgish.dashboard.commands import Commands
 from borgish.dashboard.feed import Feed, News
 from borgish.dashboard.frame import Frame, Shown, frame
-from borgish.dashboard.keys import Decoder
+from borgish.dashboard.keys import Decoder, Key
 from borgish.dashboard.place import Screen, Walk, press
 from borgish.dashboard.reader import Log, Reader
 from borgish.dashboard.screen import draw
-from borgish.dashboard.terminal import Bell, Keys, ended_by_sigterm, input_descriptor, keys_of, set_up
+from borgish.dashboard.terminal import (
+    Bell,
+    Keys,
+    ended_by_sigterm,
+    input_descriptor,
+    keys_of,
+    set_up,
+    told_of_sizes,
+)
 from borgish.errors import Unreachable
 from borgish.wire.api import SummaryView
 
@@ -107,6 +115,7 @@ def _show(client: "Client", view: SummaryView, commands: Commands) -> None:
     try:
         with (
             ended_by_sigterm(),
+            told_of_sizes(app.draw_anew),
             keys_of(input_descriptor()) as keys,
             set_up(sys.stdout),
             _live(console) as live,
@@ -176,12 +185,19 @@ class _App:
             if pressed is None:
                 return
             for key in decoder.feed(pressed):
-                self._walk = press(self._walk, key, screen)
+                if key is Key.REDRAW:
+                    self.draw_anew()
+                else:
+                    self._walk = press(self._walk, key, screen)
                 screen = self._draw(live)
                 if self._walk.is_over:
                     return
             self._commands.run(self._walk.commands)
             screen = self._draw(live)
+
+    def draw_anew(self) -> None:
+        """Draw the next frame even when it is as the last: something else is on the screen."""
+        self._drawn = None
 
     def close(self) -> None:
         """Want nothing more of anybody."""

@@ -27,6 +27,7 @@ class Key(StrEnum):
     BACKSPACE = "backspace"
     WHEEL_UP = "wheel up"
     WHEEL_DOWN = "wheel down"
+    REDRAW = "redraw"
 
 
 class Click(msgspec.Struct, frozen=True):
@@ -62,6 +63,7 @@ _CONTROLS = {
     "\x15": Key.PAGE_UP,
     "\x06": Key.PAGE_DOWN,
     "\x02": Key.PAGE_UP,
+    "\x0c": Key.REDRAW,  # Ctrl-L, as in all of them
 }
 _SEQUENCE = re.compile(r"\x1b(?:\[(?:<(\d+);(\d+);(\d+)([Mm])|([0-9;]*[A-Za-z~]))|O([A-Z]))")
 _UNFINISHED = re.compile(r"\x1b(?:\[<?[0-9;]*|O)?\Z")

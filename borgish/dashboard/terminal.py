@@ -8,7 +8,7 @@ import sys
 import termios
 import threading
 import tty
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import TextIO
@@ -92,6 +92,20 @@ def ended_by_sigterm() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def told_of_sizes(tell: Callable[[], None]) -> Iterator[None]:
+    """Tell of each change of the terminal's size, also when it is what it was again: what is on the screen
+    need not be."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # signals are not ours
+        return
+    before = signal.signal(signal.SIGWINCH, lambda _number, _frame: tell())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGWINCH, before)
 
 
 @contextmanager

@@ -97,6 +97,23 @@ def test_the_frame_follows_the_size_of_the_terminal(master: StreamingMaster) -> 
         seen.until(lambda: seen.is_full(60, 12))
 
 
+def test_it_is_drawn_anew_when_the_size_is_what_it_was_and_on_ctrl_l(master: StreamingMaster) -> None:
+    with terminal(master.url) as seen:
+        seen.until(lambda: seen.is_full(80, 24))
+
+        def frames() -> int:
+            return seen.output.count("position 4217")
+
+        drawn = frames()
+        seen.resize(10, 3)
+        seen.resize(80, 24)
+        seen.until(lambda: frames() > drawn)
+        seen.until(lambda: seen.is_full(80, 24))
+        drawn = frames()
+        seen.press("\x0c")
+        seen.until(lambda: frames() > drawn)
+
+
 def test_p_pauses_and_goes_on(master: StreamingMaster) -> None:
     with terminal(master.url) as seen:
         seen.until(lambda: seen.shows("q quit"))
