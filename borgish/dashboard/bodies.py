@@ -216,7 +216,8 @@ def _users(seen: _Seen) -> Body:
 
 def _usage(seen: _Seen) -> Body:
     series, busiest = cast("tuple[UsageSeries, TaskList]", seen.views)
-    title = line([piece("USAGE OF ALL TASKS", seen.room.full - 1, Role.TITLE)], seen.room.full)
+    until = "" if seen.place.moment is None else " UNTIL NOW"  # samples are of no moment of the journal
+    title = line([piece(f"USAGE OF ALL TASKS{until}", seen.room.full - 1, Role.TITLE)], seen.room.full)
     drawn = usage_lines(series, seen.known.summary.status.capacity, seen.room.full)
     return Body(
         lists.task_list(
@@ -340,6 +341,9 @@ def _machine(seen: _Seen) -> Body:
 
 def _log_listing(known: Known, place: Place) -> Listing:
     kept = known.log if not place.filter else tuple(_with(place.filter, known.log, str))
+    if place.moment is not None:
+        then = "No output is kept for moments of the past; the present has what is left."
+        return text_list(f"LOG OF {place.subject}", [(then, Role.DIM)])
     ended = [(known.log_ended, Role.DIM)] if known.log_ended else []
     still = "" if place.follows else ": stands still, G goes on"
     return _lines(f"LOG OF {place.subject}{still}", kept, ended)

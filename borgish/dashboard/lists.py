@@ -191,6 +191,11 @@ def pending(view: SummaryView) -> Listing:
     """Return what is not placed, why, and the way out."""
     lines = [(refusal, part) for refusal in view.pending for part in range(2 if refusal.hint else 1)]
     count = view.status.pending
+    unexplained = (
+        "The scheduler has not evaluated them yet."
+        if view.as_of is None
+        else "What the scheduler said of them then was not journalled."
+    )
 
     def title(width: int, _shown: int) -> Line:
         pieces = [
@@ -204,7 +209,7 @@ def pending(view: SummaryView) -> Listing:
         title,
         lambda i, width: _refusal(*lines[i], width),
         lambda i: Target(View.WHY, lines[i][0].job),
-        "The scheduler has not evaluated them yet." if count else "Nothing: every task is placed.",
+        unexplained if count else "Nothing: every task is placed.",
     )
 
 

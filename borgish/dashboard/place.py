@@ -400,6 +400,8 @@ def _events(walk: Walk, thing: Target | None) -> Walk:
 
 
 def _actions(walk: Walk, thing: Target | None) -> Walk:
+    if (moment := walk.place.moment) is not None:  # what is done is done now: of the past, to go back to it
+        return go(walk, Target(View.ACTIONS, str(moment), View.TIME))
     return go(walk, Target(View.ACTIONS, thing.subject, thing.view) if thing else Target(View.ACTIONS))
 
 

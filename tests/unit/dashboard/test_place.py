@@ -264,6 +264,12 @@ def test_the_cell_of_an_entry_is_walked_through_as_it_was() -> None:
     assert press(deeper, "t", screen(TASK)).place.page == "607"
 
 
+def test_what_can_be_done_about_the_past_is_to_go_back_to_it() -> None:
+    walk = press(at(View.JOBS, moment=4000), "a", screen(JOB))
+    assert (walk.place.view, walk.place.subject, walk.place.filter) == (View.ACTIONS, "4000", View.TIME)
+    assert {each.command[0] for each in actions.actions(View.TIME, "4000")} == {"rollback"}
+
+
 def test_a_difference_is_that_from_the_mark() -> None:
     there = entries(600, 699)
     walk = press(at(View.TIME, at=7), "m", there)

@@ -242,3 +242,20 @@ def test_of_a_long_way_the_place_itself_is_seen() -> None:
     long = Walk((Place(View.OVERVIEW), Place(View.LOG, f"ann/{'web' * 30}/12")))
     assert "log ann/web" in rows(draw(long, known, 60, 24))[1]
     assert rows(draw(long, known, 60, 24))[1].rstrip().endswith("web/12")
+
+
+@pytest.mark.parametrize("view", [View.TASK, View.LOG])
+def test_a_task_of_the_past_has_no_log(view: View) -> None:
+    at = answers.place(view, moment=4000)
+    made = "\n".join(rows(shown(at)))
+    assert "GET /" not in made
+    assert "Nothing yet" not in made
+    assert "the present has what is left." in made
+
+
+def test_why_something_was_pending_then_is_not_the_scheduler_being_slow() -> None:
+    at = answers.place(View.PENDING, moment=4000)
+    then = msgspec.structs.replace(summaries.busy(), as_of=answers.PAST, pending=())
+    made = "\n".join(rows(shown(at, known=answers.known(at, answer=Answer(asks(at), (then,))))))
+    assert "was not journalled" in made
+    assert "not evaluated" not in made
