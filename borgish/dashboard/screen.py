@@ -169,8 +169,13 @@ def _foot(walk: Walk, found: Body, width: int) -> Line:
     if walk.mark is not None:
         told.append(f"marked {walk.mark}")
     pieces = [words(each, Role.WARN) for each in told]
+    room = width - sum(width_of(each.text) for each in pieces)
     for key, does in _keys(place):
-        pieces += [Piece(key, Role.KEY), Piece(f" {does}  ", Role.DIM)]
+        room -= width_of(key) + len(does) + 1
+        if room < 0:
+            break  # half a word helps nobody, and ? has them all
+        pieces += [Piece(key, Role.KEY), Piece(f" {does}", Role.DIM), Piece("  ")]
+        room -= 2
     return line(pieces, width)
 
 
@@ -193,5 +198,5 @@ def _keys(place: Place) -> list[tuple[str, str]]:
     if place.view in (View.JOB, View.TASK, View.TASKS, View.MACHINE, View.USAGE):
         keys.append(("l", "log"))
     if place.view is not View.HELP:
-        keys += [("w", "why"), ("a", "actions"), ("t", "time")]
+        keys += [("w", "why"), ("a", "actions"), ("t", "time"), ("e", "events")]
     return [*keys, ("q", "quit")]

@@ -58,6 +58,14 @@ def test_each_place_says_how_to_get_help_and_back(view: View) -> None:
     assert ("esc back" in foot) is (view is not View.OVERVIEW)
 
 
+@pytest.mark.parametrize("view", View)
+def test_the_foot_has_whole_words_alone(view: View) -> None:
+    whole = {each.strip() for each in rows(shown(answers.place(view), 400, 24))[-1].split("  ")}
+    for width in range(6, 120, 7):
+        foot = rows(shown(answers.place(view), width, 24))[-1]
+        assert {each.strip() for each in foot.split("  ")} <= whole | {""}
+
+
 def test_what_needs_somebody_comes_first_and_what_ended_well_is_folded() -> None:
     listed = [row.split()[0] for row in rows(shown(answers.place(View.OVERVIEW)))[6:15]]
     assert listed == [
