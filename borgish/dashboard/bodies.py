@@ -346,17 +346,19 @@ def _log_listing(known: Known, place: Place) -> Listing:
         return text_list(f"LOG OF {place.subject}", [(then, Role.DIM)])
     ended = [(known.log_ended, Role.DIM)] if known.log_ended else []
     still = "" if place.follows else ": stands still, G goes on"
-    return _lines(f"LOG OF {place.subject}{still}", kept, ended)
+    return _lines(f"LOG OF {place.subject}{still}", kept, ended, place.left)
 
 
-def _lines(title: str, kept: Sequence[str], last: Sequence[tuple[str, Role]] = ()) -> Listing:
-    """Return lines of plain text, which are many, and some words after them."""
+def _lines(title: str, kept: Sequence[str], last: Sequence[tuple[str, Role]] = (), left: int = 0) -> Listing:
+    """Return lines of plain text, which are many, without ``left`` characters of each, and some words after
+    them."""
     count = len(kept)
+    aside = f" (from character {left + 1}, < leads back)" if left else ""
 
     def row(i: int, width: int) -> Line:
-        return line([], width, kept[i]) if i < count else line([], width, *last[i - count])
+        return line([], width, kept[i][left:]) if i < count else line([], width, *last[i - count])
 
-    return Listing(count + len(last), lists.plain_title(title), row, empty="Nothing yet.")
+    return Listing(count + len(last), lists.plain_title(f"{title}{aside}"), row, empty="Nothing yet.")
 
 
 def _log(seen: _Seen) -> Body:

@@ -12,6 +12,7 @@ _KEYS = (
     ("/", "only what has a text in it; an empty one takes that away"),
     ("s", "sort by the next of what there is; the master sorts"),
     ("p", "pause, so that what is shown stays"),
+    ("< >", "the other part of a log's long lines"),
     ("Ctrl-L", "draw the screen anew"),
     ("q", "quit"),
     ("", ""),

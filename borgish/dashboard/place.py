@@ -76,6 +76,7 @@ class Place(msgspec.Struct, frozen=True):
     at: int = 0  # the row under the cursor; of a text the first that is shown
     chosen: Target | None = None  # what that row is about
     top: int = 0  # the first row that is shown
+    left: int = 0  # of a text with long lines: the characters that are left out on the left
     follows: bool = False  # of a text: its end is shown, also when more comes
     page: str = ""  # where in the whole list the rows begin
     pages: tuple[str, ...] = ()  # and those before it
@@ -141,6 +142,7 @@ class Walk(msgspec.Struct, frozen=True):
 
 
 MOMENT_DEFAULT = "1h ago"
+_ASIDE_CHARACTERS = 40  # half of a narrow screen: what is read stays in sight
 _TYPED_MAX = 100
 
 
@@ -357,6 +359,13 @@ def _up(walk: Walk, _thing: Target | None) -> Walk:
     return walk
 
 
+def _aside(walk: Walk, characters: int) -> Walk:
+    place = walk.place
+    if place.view not in GROWING:
+        return walk
+    return with_place(walk, msgspec.structs.replace(place, left=max(0, place.left + characters)))
+
+
 def _help(walk: Walk, _thing: Target | None) -> Walk:
     return go(walk, Target(View.HELP))
 
@@ -417,6 +426,8 @@ _KEYS: dict[Pressed, Callable[[Walk, Target | None], Walk]] = {
     "s": _sort,
     "t": _time,
     "d": _difference,
+    "<": lambda walk, _thing: _aside(walk, -_ASIDE_CHARACTERS),
+    ">": lambda walk, _thing: _aside(walk, _ASIDE_CHARACTERS),
     "l": _log,
     "w": _why,
     "e": _events,

@@ -193,6 +193,8 @@ def _keys(place: Place) -> list[tuple[str, str]]:
         keys.append(("enter", "in"))
     if place.view in FILTERED:
         keys.append(("/", "filter"))
+    if place.view is View.LOG:
+        keys.append(("< >", "aside"))
     if place.view in SORTS:
         keys.append(("s", f"by {place.sort_key}"))
     if place.view in (View.JOB, View.TASK, View.TASKS, View.MACHINE, View.USAGE):

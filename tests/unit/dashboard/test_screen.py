@@ -267,3 +267,17 @@ def test_why_something_was_pending_then_is_not_the_scheduler_being_slow() -> Non
     made = "\n".join(rows(shown(at, known=answers.known(at, answer=Answer(asks(at), (then,))))))
     assert "was not journalled" in made
     assert "not evaluated" not in made
+
+
+def test_a_long_line_of_a_log_is_read_to_its_end() -> None:
+    at = answers.place(View.LOG)
+    known = answers.known(at, log=("x" * 79 + "y" * 60 + "the reason",))
+    drawn = draw(answers.walk(at), known, 80, 24)
+    assert "the reason" not in "\n".join(rows(drawn))
+    for _ in range(2):
+        drawn = draw(press(drawn.walk, ">", drawn.screen), known, 80, 24)
+    assert "the reason" in "\n".join(rows(drawn))
+    assert "from character 81" in "\n".join(rows(drawn))
+    for _ in range(3):
+        drawn = draw(press(drawn.walk, "<", drawn.screen), known, 80, 24)
+    assert drawn.walk.place.left == 0
