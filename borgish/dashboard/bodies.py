@@ -18,6 +18,7 @@ from borgish.dashboard.place import Action, Place, View
 from borgish.resources import show_amounts
 from borgish.text import age, clock_time, safe
 from borgish.wire.api import (
+    AsOf,
     EventList,
     JobDetail,
     JobList,
@@ -106,6 +107,16 @@ class _Seen(msgspec.Struct, frozen=True):
     room: _Room
     views: tuple[object, ...] = ()
 
+    @property
+    def now(self) -> float:
+        """Seconds since 1970 at the moment that is shown."""
+        then = as_of(self.views) if self.place.moment is not None else None  # and not a standby
+        return datetime.fromisoformat(then.at).timestamp() if then and then.at else self.known.now
+
+    def total(self, items: Sequence[object], present: int) -> int:
+        """Return how many there are, listed or not: ``present``, in the past those that are listed."""
+        return present if self.place.moment is None else len(items)
+
 
 def body(known: Known, place: Place, width: int, height: int) -> Body:
     """Return what a place shows in so many columns and lines."""
@@ -123,6 +134,12 @@ def body(known: Known, place: Place, width: int, height: int) -> Body:
     else:
         views = answer.views
     return _ANSWERED[place.view](_Seen(known, place, room, views))
+
+
+def as_of(views: Sequence[object]) -> AsOf | None:
+    """Return the moment of the past that answers are of; None of the present."""
+    found = (getattr(view, "as_of", None) for view in views)
+    return next((each for each in found if isinstance(each, AsOf)), None)
 
 
 def columns(width: int, *, beside: bool) -> tuple[int, int]:
@@ -168,17 +185,20 @@ def _overview(seen: _Seen) -> Body:
 
 def _jobs(seen: _Seen) -> Body:
     (found,) = cast("tuple[JobList]", seen.views)
-    return Body(lists.job_list(found.items, seen.known.summary.status.jobs), next_page=found.page.next)
+    return Body(
+        lists.job_list(found.items, seen.total(found.items, seen.known.summary.status.jobs)),
+        next_page=found.page.next,
+    )
 
 
 def _tasks(seen: _Seen) -> Body:
     (found,) = cast("tuple[TaskList]", seen.views)
-    return Body(lists.task_list(found.items, seen.known.now), next_page=found.page.next)
+    return Body(lists.task_list(found.items, seen.now), next_page=found.page.next)
 
 
 def _machines(seen: _Seen) -> Body:
     found, racks = cast("tuple[MachineList, RackList]", seen.views)
-    listing = lists.machine_list(found.items, seen.known.summary.status.machines)
+    listing = lists.machine_list(found.items, seen.total(found.items, seen.known.summary.status.machines))
     legend = line([], seen.room.side, MAP_LEGEND, Role.DIM)
     if seen.room.is_wide:
         return Body(
@@ -220,9 +240,7 @@ def _usage(seen: _Seen) -> Body:
     title = line([piece(f"USAGE OF ALL TASKS{until}", seen.room.full - 1, Role.TITLE)], seen.room.full)
     drawn = usage_lines(series, seen.known.summary.status.capacity, seen.room.full)
     return Body(
-        lists.task_list(
-            busiest.items, seen.known.now, title=f"MOST {seen.place.sort_key.upper()}", usage=True
-        ),
+        lists.task_list(busiest.items, seen.now, title=f"MOST {seen.place.sort_key.upper()}", usage=True),
         above=[title, *drawn],
     )
 
@@ -236,9 +254,9 @@ def _with(text: str, items: Iterable[T], said: Callable[[T], str]) -> Iterator[T
 
 def _job(seen: _Seen) -> Body:
     found, tasks, events = cast("tuple[JobDetail, TaskList, EventList]", seen.views)
-    listing = lists.task_list(tasks.items, seen.known.now, title=f"TASKS OF {seen.place.subject}")
+    listing = lists.task_list(tasks.items, seen.now, title=f"TASKS OF {seen.place.subject}")
     latest = lists.event_list(events.items, from_end=True)
-    above = _told(_of_job(found, seen.known.now), seen.room.width)
+    above = _told(_of_job(found, seen.now), seen.room.width)
     above = above[: max(1, seen.room.height // 3)]
     if seen.room.is_wide:
         return Body(
@@ -290,7 +308,7 @@ def _of_job(found: JobDetail, now: float) -> Iterator[tuple[str, Role]]:
 
 def _task(seen: _Seen) -> Body:
     task = cast("TaskView", seen.views[0])
-    above = _told(_of_task(task, seen.known.now), seen.room.full)
+    above = _told(_of_task(task, seen.now), seen.room.full)
     if len(seen.views) > 1:
         above += usage_lines(cast("UsageSeries", seen.views[1]), task.resources, seen.room.full)
     return Body(_log_listing(seen.known, seen.place), above[: max(1, seen.room.height - 4)])
@@ -332,7 +350,7 @@ def _machine(seen: _Seen) -> Body:
     above = [*head, *(line([], seen.room.full, each, Role.WARN) for each in told)]
     above = above[: max(2, seen.room.height // 3)]
     above.append(line([], seen.room.full, f"{machine.address}  {attributes}", Role.DIM))
-    listing = lists.task_list(tasks.items, seen.known.now, title=f"TASKS ON {seen.place.subject}")
+    listing = lists.task_list(tasks.items, seen.now, title=f"TASKS ON {seen.place.subject}")
     return Body(listing, above, next_page=tasks.page.next)
 
 

@@ -7,7 +7,7 @@ import msgspec
 
 from borgish.dashboard import past
 from borgish.dashboard.actions import shown
-from borgish.dashboard.bodies import Body, Known, body, columns
+from borgish.dashboard.bodies import Body, Known, as_of, body, columns
 from borgish.dashboard.columns import CUT_MARK, Line, Piece, Role, line, name, width_of, words
 from borgish.dashboard.frame import Frame, head
 from borgish.dashboard.place import (
@@ -23,7 +23,7 @@ from borgish.dashboard.place import (
     with_place,
 )
 from borgish.text import day_and_time
-from borgish.wire.api import AsOf, StatusView
+from borgish.wire.api import StatusView
 
 HEAD_LINES_MIN = 20
 """On lower screens the head is one line."""
@@ -96,16 +96,11 @@ def _banners(walk: Walk, known: Known, width: int) -> list[Line]:
         texts.append(f"The cell is {status.frozen}")
     found = [line([], width, text, Role.BANNER) for text in texts if text]
     if walk.place.moment is not None:
-        when = next((each for each in map(_as_of, known.answer.views) if each is not None), None)
+        when = as_of(known.answer.views)
         at = f" of {day_and_time(when.at)}" if when and when.at else ""
         text = f"The cell at position {walk.place.moment}{at}. Esc leads back to the present"
         found.append(line([], width, text, Role.BANNER))
     return found
-
-
-def _as_of(view: object) -> AsOf | None:
-    found = getattr(view, "as_of", None)
-    return found if isinstance(found, AsOf) else None
 
 
 def _head(place: Place, known: Known, width: int, height: int) -> list[Line]:
@@ -127,7 +122,7 @@ def _where(walk: Walk, status: StatusView, width: int) -> tuple[Line, tuple[tupl
     place = walk.place
     if place.view is not View.OVERVIEW and (place.view not in TABS or place.subject):
         return line([], width, _way([_name(each) for each in walk.places[1:]], width), Role.TITLE), ()
-    counts = {View.PENDING: status.pending}
+    counts = {View.PENDING: status.pending} if place.moment is None else {}
     pieces, spans, column = [], [], 0
     for number, view in enumerate((View.OVERVIEW, *TABS)):
         count = counts.get(view, 0)

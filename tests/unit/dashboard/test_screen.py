@@ -12,6 +12,7 @@ from borgish.dashboard.keys import Key
 from borgish.dashboard.place import Action, Place, Prompt, View, Walk, press
 from borgish.dashboard.screen import Drawn, draw
 from borgish.errors import NotFound, TooManyRequests
+from borgish.wire.api import AsOf, MachineList, TaskList
 from tests.unit.dashboard import answers, summaries
 
 SIZES = [(1, 1), (3, 9), (20, 3), (40, 10), (79, 23), (80, 24), (139, 50), (140, 8), (200, 60)]
@@ -281,3 +282,18 @@ def test_a_long_line_of_a_log_is_read_to_its_end() -> None:
     for _ in range(3):
         drawn = draw(press(drawn.walk, "<", drawn.screen), known, 80, 24)
     assert drawn.walk.place.left == 0
+
+
+def test_in_the_past_ages_and_counts_are_those_of_then() -> None:
+    at = answers.place(View.TASKS, moment=4000)
+    began = "2026-01-02T02:00:00.000Z"
+    then = AsOf(4000, "2026-01-02T02:00:42.000Z")
+    found = TaskList((answers.task(since=began),), as_of=then)
+    made = rows(shown(at, known=answers.known(at, answer=Answer(asks(at), (found,)))))
+    assert any("ann/web/0" in row and " 42s" in row for row in made)
+    assert "4 pending" in "".join(made)
+    assert f"4 pending {summaries.busy().status.pending}" not in "".join(made)
+    at = answers.place(View.MACHINES, moment=4000)
+    some = MachineList((answers.machine(),), as_of=then)
+    made = rows(shown(at, known=answers.known(at, answer=Answer(asks(at), (some, answers.racks())))))
+    assert any(row.startswith("MACHINES 1 ") for row in made)
