@@ -95,7 +95,8 @@ class Reader:
                     views[i] = self._client.get(each.path, dict(each.params), each.answer)
                     due[i] = math.inf if fixed else now + each.every_seconds
         except BorgishError as error:
-            due[:] = [min(each, self._clock.now().mono + FAILED_AGAIN_SECONDS) for each in due]
+            # All of them again, at one time: those that were not asked yet would make half an answer before.
+            due[:] = [self._clock.now().mono + FAILED_AGAIN_SECONDS] * len(due)
             kept = tuple(views) if isinstance(error, _PASSING) and None not in views else ()
             return Answer(asked, kept, error)
         finally:

@@ -9,7 +9,7 @@ import pytest
 
 from borgish.client import Client
 from borgish.clock import SystemClock
-from borgish.dashboard.asks import Ask
+from borgish.dashboard.asks import Answer, Ask
 from borgish.dashboard.reader import LINE_BYTES_MAX, Log, Reader
 from borgish.errors import BorgishError, NotFound, TooManyRequests, Unreachable
 
@@ -128,6 +128,27 @@ def test_what_was_answered_stays_while_nobody_answers(
     heard.until(lambda: reader.answer.error is not None)
     assert len(reader.answer.views) == kept
     assert reader.answer.error is error
+
+
+def test_half_an_answer_is_none(master: Master, heard: Heard, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task whose job was forgotten is not there, and what it used is."""
+    monkeypatch.setattr("borgish.dashboard.reader.FAILED_AGAIN_SECONDS", 0.01)
+    master.refused = "/task"
+    given: list[Answer] = []
+
+    def noted() -> None:
+        given.append(made.answer)
+        heard()
+
+    made = Reader(master, SystemClock(), noted)
+    made.start()
+    made.want((ask("/task"), ask("/usage")), fixed=False)
+    while master.asked.count("/task") < 3:
+        pass
+    master.refused = ""
+    heard.until(lambda: given[-1].error is None)
+    made.close()
+    assert not any(None in each.views for each in given)
 
 
 def test_it_is_known_since_when_an_answer_is_waited_for(reader: Reader, master: Master, heard: Heard) -> None:
