@@ -5,7 +5,7 @@ nothing in it can move the cursor, set a title, hide or reorder text.
 """
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, time, timedelta
 from functools import lru_cache
 
 from borgish.clock import SystemClock
@@ -78,6 +78,33 @@ def clock_time(moment: str) -> str:
 def day_and_time(moment: str) -> str:
     """Return an ISO 8601 moment in the zone of who asks: ``2026-01-31 14:03:21``."""
     return datetime.fromisoformat(moment).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def zoned(text: str) -> str:
+    """Return a time with the zone of who asks when it names none, a time of day as the latest such.
+
+    All else is returned as it is, for the master; digits alone are a position.
+    """
+    if text.isdecimal():
+        return text
+    try:
+        at = _time_of_day(text) or datetime.fromisoformat(text)
+        return (at if at.tzinfo else at.astimezone()).isoformat()
+    except (ValueError, OverflowError):
+        return text
+
+
+def _time_of_day(text: str) -> datetime | None:
+    """Return when it last was ``12:05`` or ``12:05:30``; None for what is no time of day."""
+    if ":" not in text:
+        return None
+    try:
+        of_day = time.fromisoformat(text)
+    except ValueError:
+        return None
+    now = datetime.fromtimestamp(SystemClock().now().wall).astimezone()
+    today = datetime.combine(now.date(), of_day)
+    return today if today.astimezone() <= now else today - timedelta(days=1)
 
 
 def show_indexes(indexes: Iterable[int]) -> str:

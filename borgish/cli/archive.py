@@ -13,11 +13,11 @@ from typing import Annotated, Any, get_args
 import msgspec
 import typer
 
-from borgish.cli.at_option import SinceOption, UntilOption, zoned
+from borgish.cli.at_option import SinceOption, UntilOption
 from borgish.cli.session import noun, session_of
 from borgish.durable import sync
 from borgish.errors import BorgishError, Conflict
-from borgish.text import day_and_time, safe
+from borgish.text import day_and_time, safe, zoned
 from borgish.wire.archive import ArchiveBegin, ArchiveEnd, ArchivePiece, AttemptRow, EventRow, UsageRow
 
 app = noun("Events, attempts and usage, as Parquet files.")

@@ -1,6 +1,5 @@
 """Moments of the past on the command line: ``--at`` for commands that read, and times as people type them."""
 
-from datetime import datetime, time, timedelta
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -9,7 +8,7 @@ from borgish.cli import complete
 from borgish.cli.render import Form
 from borgish.cli.screen import print_err, print_out
 from borgish.cli.session import Session, session_of
-from borgish.text import age, day_and_time, safe
+from borgish.text import age, day_and_time, safe, zoned
 from borgish.wire.api import AsOf
 
 if TYPE_CHECKING:
@@ -107,32 +106,3 @@ def moment_lines(moment: AsOf, unknown: str = _NOT_KEPT) -> list[str]:
     when = f"{day_and_time(moment.at)}, {age(moment.at)} ago" if moment.at else "before the first entry"
     line = f"As of position {moment.position} ({when}); {unknown}."
     return [line, *(f"warning: {safe(warning)}" for warning in moment.warnings)]
-
-
-def zoned(text: str) -> str:
-    """Return a time with the zone of who asks when it names none, a time of day as the latest such.
-
-    All else is returned as it is, for the master; digits alone are a position.
-    """
-    if text.isdecimal():
-        return text
-    try:
-        at = _time_of_day(text) or datetime.fromisoformat(text)
-        return (at if at.tzinfo else at.astimezone()).isoformat()
-    except (ValueError, OverflowError):
-        return text
-
-
-def _time_of_day(text: str) -> datetime | None:
-    """Return when it last was ``12:05`` or ``12:05:30``; None for what is no time of day."""
-    from borgish.clock import SystemClock
-
-    if ":" not in text:
-        return None
-    try:
-        of_day = time.fromisoformat(text)
-    except ValueError:
-        return None
-    now = datetime.fromtimestamp(SystemClock().now().wall).astimezone()
-    today = datetime.combine(now.date(), of_day)
-    return today if today.astimezone() <= now else today - timedelta(days=1)

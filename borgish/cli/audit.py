@@ -4,11 +4,10 @@ from typing import Annotated
 
 import typer
 
-from borgish.cli.at_option import zoned
 from borgish.cli.history import Params
 from borgish.cli.render import Column, Form, FormOption, show_list
 from borgish.cli.session import noun, session_of
-from borgish.text import day_and_time
+from borgish.text import day_and_time, zoned
 from borgish.wire.api_access import AuditList, AuditVerdict, AuditVerifyRequest, AuditView
 
 app = noun("What people did, and whether its log is as it was written.")

@@ -9,11 +9,11 @@ import typer
 from typer.core import TyperCommand
 
 from borgish.cli import complete
-from borgish.cli.at_option import MOMENTS, SECONDS_MAX, zoned
+from borgish.cli.at_option import MOMENTS, SECONDS_MAX
 from borgish.cli.render import Form, FormOption, plural, show_list, show_one
 from borgish.cli.session import session_of, single
 from borgish.cli.sources import VarOption
-from borgish.text import day_and_time, safe
+from borgish.text import day_and_time, safe, zoned
 from borgish.wire.api import AsOf
 from borgish.wire.api_apps import ApplyRequest
 from borgish.wire.api_past import ChangeView, DiffView

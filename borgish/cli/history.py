@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import msgspec
 import typer
 
-from borgish.cli.at_option import SinceOption, UntilOption, zoned
+from borgish.cli.at_option import SinceOption, UntilOption
 from borgish.cli.render import Column, Form, FormOption, show_list
 from borgish.cli.session import session_of, single
-from borgish.text import day_and_time
+from borgish.text import day_and_time, zoned
 from borgish.wire.api import EventView
 from borgish.wire.api_past import HistoryList, HistoryView
 

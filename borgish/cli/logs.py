@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from borgish.cli import complete
-from borgish.cli.at_option import NowOnly, zoned
+from borgish.cli.at_option import NowOnly
 from borgish.cli.screen import has_colour, print_err, styled
 from borgish.cli.session import Session, session_of, single
 from borgish.cli.task import TAIL_LINES_MAX, ProgramOption
 from borgish.clock import SystemClock
 from borgish.errors import Conflict, Forbidden, Invalid, NotFound, Unreachable
 from borgish.resources import parse_seconds
-from borgish.text import instant, safe, safe_lines, seconds_since
+from borgish.text import instant, safe, safe_lines, seconds_since, zoned
 from borgish.vocabulary import State
 from borgish.wire.api import TaskList, TaskView
 

@@ -6,12 +6,12 @@ from typing import Annotated
 import typer
 
 from borgish.cli import complete
-from borgish.cli.at_option import MOMENT, MOMENTS, SECONDS_MAX, zoned
+from borgish.cli.at_option import MOMENT, MOMENTS, SECONDS_MAX
 from borgish.cli.confirm import YesOption, confirm
 from borgish.cli.diff import AgesAllowed
 from borgish.cli.render import Form, FormOption, plural, show_one
 from borgish.cli.session import MaxAffected, session_of, single
-from borgish.text import day_and_time, safe
+from borgish.text import day_and_time, safe, zoned
 from borgish.wire.api_past import JobRollback, RollbackPlan, RollbackRequest
 
 app = single()

@@ -8,9 +8,23 @@ import shlex
 from borgish.dashboard.place import Action, View
 from borgish.vocabulary import split_task_name
 
+_ROLES = {
+    "job": ("admin", "user"),
+    "task": ("admin", "user"),
+    "machine": ("admin", "operator"),
+    "freeze": ("admin", "operator"),
+    "unfreeze": ("admin", "operator"),
+}
+"""Who may have the commands of a noun (``api/auth.py``), where not admins alone."""
 
-def actions(view: View | None, subject: str) -> tuple[Action, ...]:
-    """Return what can be done about a job, a task, a machine or a moment; about the cell for None."""
+
+def actions(view: View | None, subject: str, role: str) -> tuple[Action, ...]:
+    """Return what a role can do about a job, a task, a machine or a moment; about the cell for None."""
+    every = _actions(view, subject)
+    return tuple(each for each in every if role in _ROLES.get(each.command[0], ("admin",)))
+
+
+def _actions(view: View | None, subject: str) -> tuple[Action, ...]:
     match view:
         case View.JOB:
             return _of_job(subject)

@@ -63,7 +63,7 @@ def run(client: "Client", *, once: bool, commands: Commands | None = None) -> in
     if once or not _is_screen():
         _print_one(view)
     else:
-        _show(client, view, commands or Commands(None))
+        _show(client, view, commands or Commands(list, ""))
     return 0
 
 
@@ -219,12 +219,13 @@ class _App:
             self._drawn = drawn.frame
         return drawn.screen
 
-    def _read_log(self, task: str) -> None:
-        if self._log is not None and self._log.task != task:
+    def _read_log(self, of: tuple[str, bool]) -> None:
+        if self._log is not None and self._log.of != of:
             self._log.close()
             self._log = None
+        task, previous = of
         if task and self._log is None:
-            self._log = Log(self._client.beside(), task, self._bell.ring)
+            self._log = Log(self._client.beside(), task, self._bell.ring, previous=previous)
             self._log.start()
 
     def _known(self) -> Known:
@@ -245,7 +246,7 @@ class _App:
             ),
             self._log.ended if self._log else "",
             tuple(self._commands.outputs),
-            self._commands.may_act,
+            self._commands.role,
         )
 
     def _answer(self, asked: tuple[Ask, ...]) -> Answer:

@@ -146,9 +146,10 @@ def is_fixed(place: Place) -> bool:
     return place.moment is not None or place.view in (View.DIFF, View.TIME)
 
 
-def log_of(place: Place) -> str:
-    """Return the task whose output a place shows as it comes; "" for none."""
-    return place.subject if place.view in (View.LOG, View.TASK) and place.moment is None else ""
+def log_of(place: Place) -> tuple[str, bool]:
+    """Return the task whose output a place shows, and whether that of its run before; "" for none."""
+    is_shown = place.view in (View.LOG, View.TASK) and place.moment is None
+    return (place.subject, place.previous) if is_shown else ("", False)
 
 
 def _at(place: Place) -> Params:

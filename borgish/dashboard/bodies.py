@@ -59,7 +59,7 @@ class Known(msgspec.Struct, frozen=True):
     log: tuple[str, ...] = ()  # of the task that the place is of
     log_ended: str = ""
     outputs: tuple[Output, ...] = ()
-    may_act: bool = True  # the token, and who started the dashboard, allow more than looking
+    role: str = ""  # of the token; "": whoever started the dashboard wants to look only
 
     @property
     def now(self) -> float:
@@ -363,8 +363,9 @@ def _log_listing(known: Known, place: Place) -> Listing:
         then = "No output is kept for moments of the past; the present has what is left."
         return text_list(f"LOG OF {place.subject}", [(then, Role.DIM)])
     ended = [(known.log_ended, Role.DIM)] if known.log_ended else []
+    run = ", THE RUN BEFORE" if place.previous else ""
     still = "" if place.follows else ": stands still, G goes on"
-    return _lines(f"LOG OF {place.subject}{still}", kept, ended, place.left)
+    return _lines(f"LOG OF {place.subject}{run}{still}", kept, ended, place.left)
 
 
 def _lines(title: str, kept: Sequence[str], last: Sequence[tuple[str, Role]] = (), left: int = 0) -> Listing:
@@ -447,11 +448,13 @@ def _output(seen: _Seen) -> Body:
 
 
 def _actions(seen: _Seen) -> Body:
-    if not seen.known.may_act:
+    if seen.known.role in ("", "reader"):
         return Body(
             text_list("ACTIONS", [("This dashboard only looks: no commands are run from it.", Role.DIM)])
         )
-    found = actions.actions(View(seen.place.filter) if seen.place.filter else None, seen.place.subject)
+    found = actions.actions(
+        View(seen.place.filter) if seen.place.filter else None, seen.place.subject, seen.known.role
+    )
 
     def row(i: int, width: int) -> Line:
         command = actions.shown(found[i])
@@ -459,7 +462,9 @@ def _actions(seen: _Seen) -> Body:
 
     about = f" ON {seen.place.subject}" if seen.place.subject else ""
     title = lists.plain_title(f"ACTIONS{about}: enter asks before it runs one")
-    return Body(Listing(len(found), title, row, empty="There is nothing to do here."), actions=found)
+    return Body(
+        Listing(len(found), title, row, empty="There is nothing that this token may do here."), actions=found
+    )
 
 
 # Time

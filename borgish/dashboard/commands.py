@@ -14,18 +14,13 @@ LINES_MAX = 2_000
 class Commands:
     """Runs each command once, in order; ``outputs`` has what they write."""
 
-    def __init__(
-        self, line_of: Callable[[Sequence[str]], list[str]] | None, heard: Callable[[], None] = lambda: None
-    ) -> None:
-        """``line_of`` returns the whole command line of a command of borgctl; None: nothing may be run."""
+    def __init__(self, line_of: Callable[[Sequence[str]], list[str]], role: str) -> None:
+        """``line_of`` returns the whole command line of a command of borgctl; ``role`` is whose commands are
+        offered, "" for none."""
         self.outputs: list[Output] = []
-        self.heard = heard
+        self.heard: Callable[[], None] = lambda: None  # is called when there is more
+        self.role = role
         self._line_of = line_of
-
-    @property
-    def may_act(self) -> bool:
-        """Whether anything may be run."""
-        return self._line_of is not None
 
     def run(self, commands: Sequence[tuple[str, ...]]) -> None:
         """Start those that were not yet."""
@@ -35,8 +30,6 @@ class Commands:
             threading.Thread(target=self._run, args=(command, output), name="command", daemon=True).start()
 
     def _run(self, command: tuple[str, ...], output: Output) -> None:
-        if self._line_of is None:
-            return
         try:
             process = subprocess.Popen(
                 self._line_of(command),

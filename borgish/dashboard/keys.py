@@ -37,8 +37,14 @@ class Click(msgspec.Struct, frozen=True):
     row: int
 
 
-Pressed = Key | Click | str
-"""A key, a click, or one printable character."""
+class Paste(msgspec.Struct, frozen=True):
+    """Text that was pasted at once (mode 2004): it is typed where somebody types, and no keys elsewhere."""
+
+    text: str
+
+
+Pressed = Key | Click | Paste | str
+"""A key, a click, what was pasted, or one printable character."""
 
 _CODES = {
     "A": Key.UP,
@@ -67,6 +73,8 @@ _CONTROLS = {
 }
 _SEQUENCE = re.compile(r"\x1b(?:\[(?:<(\d+);(\d+);(\d+)([Mm])|([0-9;]*[A-Za-z~]))|O([A-Z]))")
 _UNFINISHED = re.compile(r"\x1b(?:\[<?[0-9;]*|O)?\Z")
+_PASTE_BEGINS, _PASTE_ENDS = "\x1b[200~", "\x1b[201~"
+_PASTE_CHARACTERS_MAX = 4096
 _LEFT, _WHEEL_UP, _WHEEL_DOWN = 0, 64, 65
 _PENDING_CHARACTERS_MAX = 32  # of a sequence that does not end
 
@@ -76,18 +84,31 @@ class Decoder:
 
     def __init__(self) -> None:
         self._rest = ""
+        self._pasted: str | None = None  # what came since a paste began
 
     def feed(self, text: str) -> list[Pressed]:
         """Return the keys in what came. "", after some time without more, ends what is unfinished: a lone
         escape is the key of that name."""
-        text = self._rest + text if text else self._rest.replace("\x1b", "\x1b\0", 1)
+        ended = _PASTE_ENDS if self._pasted is not None else self._rest.replace("\x1b", "\x1b\0", 1)
+        text = self._rest + text if text else ended
         self._rest = ""
-        return list(self._keys(text))
+        keys: list[Pressed] = []
+        while text:
+            if self._pasted is None:
+                before, begins, text = text.partition(_PASTE_BEGINS)
+                keys += self._keys(before)
+                self._pasted = "" if begins else None
+            else:
+                pasted, ends, text = (self._pasted + text).partition(_PASTE_ENDS)
+                self._pasted = None if ends else pasted[-_PASTE_CHARACTERS_MAX:]
+                if ends:
+                    keys.append(Paste("".join(each if each.isprintable() else " " for each in pasted)))
+        return keys
 
     @property
     def is_unfinished(self) -> bool:
         """Whether more of a sequence is expected, which follows at once or never."""
-        return bool(self._rest)
+        return bool(self._rest) or self._pasted is not None
 
     def _keys(self, text: str) -> Iterator[Pressed]:
         at = 0

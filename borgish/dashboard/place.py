@@ -9,7 +9,7 @@ from enum import StrEnum
 
 import msgspec
 
-from borgish.dashboard.keys import Click, Key, Pressed
+from borgish.dashboard.keys import Click, Key, Paste, Pressed
 from borgish.vocabulary import split_task_name
 
 
@@ -77,6 +77,7 @@ class Place(msgspec.Struct, frozen=True):
     chosen: Target | None = None  # what that row is about
     top: int = 0  # the first row that is shown
     left: int = 0  # of a text with long lines: the characters that are left out on the left
+    previous: bool = False  # of a log: that of the run before
     follows: bool = False  # of a text: its end is shown, also when more comes
     page: str = ""  # where in the whole list the rows begin
     pages: tuple[str, ...] = ()  # and those before it
@@ -141,7 +142,7 @@ class Walk(msgspec.Struct, frozen=True):
         return self.places[-1]
 
 
-MOMENT_DEFAULT = "1h ago"
+MOMENT_DEFAULT = "5m ago"
 _ASIDE_CHARACTERS = 40  # half of a narrow screen: what is read stays in sight
 _TYPED_MAX = 100
 
@@ -341,8 +342,9 @@ def _lead(walk: Walk, key: Pressed, screen: Screen) -> Walk:
 _TAB_KEYS = {str(number): view for number, view in enumerate((View.OVERVIEW, *TABS))}
 
 
-def _quit(walk: Walk, _thing: Target | None) -> Walk:
-    return msgspec.structs.replace(walk, is_over=True)
+def _quit(walk: Walk, thing: Target | None) -> Walk:
+    """Leave a text as in less, and the dashboard from everywhere else."""
+    return _up(walk, thing) if walk.place.view in TEXTS else msgspec.structs.replace(walk, is_over=True)
 
 
 def _pause(walk: Walk, _thing: Target | None) -> Walk:
@@ -395,6 +397,15 @@ def _difference(walk: Walk, _thing: Target | None) -> Walk:
     return msgspec.structs.replace(walk, prompt=Prompt("diff", since))
 
 
+def _other_run(walk: Walk, _thing: Target | None) -> Walk:
+    """Show what the run before wrote, or the present one again."""
+    place = walk.place
+    if place.view not in (View.TASK, View.LOG):
+        return walk
+    previous = not place.previous
+    return with_place(walk, msgspec.structs.replace(place, previous=previous, follows=True))
+
+
 def _log(walk: Walk, thing: Target | None) -> Walk:
     return go(walk, Target(View.LOG, thing.subject)) if thing and thing.view is View.TASK else walk
 
@@ -429,6 +440,7 @@ _KEYS: dict[Pressed, Callable[[Walk, Target | None], Walk]] = {
     "<": lambda walk, _thing: _aside(walk, -_ASIDE_CHARACTERS),
     ">": lambda walk, _thing: _aside(walk, _ASIDE_CHARACTERS),
     "l": _log,
+    "o": _other_run,
     "w": _why,
     "e": _events,
     "a": _actions,
@@ -454,9 +466,9 @@ def _in_time(walk: Walk, key: Pressed, screen: Screen) -> Walk | None:
     if key == "m":
         return msgspec.structs.replace(walk, mark=None if walk.mark == position else position)
     if key == "d":
-        return go(
-            walk, Target(View.DIFF, f"{MOMENT_DEFAULT if walk.mark is None else walk.mark}..{position}")
-        )
+        first, last = sorted((walk.mark or position, position))
+        since = MOMENT_DEFAULT if walk.mark is None else str(first)
+        return go(walk, Target(View.DIFF, f"{since}..{last}"))
     if key == "a":
         return go(walk, Target(View.ACTIONS, str(position), View.TIME))
     if key in ("[", "]"):
@@ -488,6 +500,10 @@ def _type(walk: Walk, prompt: Prompt, key: Pressed) -> Walk:
         return msgspec.structs.replace(walk, prompt=None)
     if key is Key.BACKSPACE:
         typed = prompt.typed[:-1]
+    elif key is Key.PAGE_UP:  # Ctrl-U, as in shells
+        typed = ""
+    elif isinstance(key, Paste):
+        typed = (prompt.typed + key.text)[:_TYPED_MAX]
     elif isinstance(key, str) and not isinstance(key, Key):
         typed = (prompt.typed + key)[:_TYPED_MAX]
     else:

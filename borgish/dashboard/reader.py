@@ -14,6 +14,7 @@ from borgish.client import quoted
 from borgish.clock import Clock
 from borgish.dashboard.asks import Answer, Ask
 from borgish.errors import BorgishError, NotLeading, TooManyRequests, Unreachable
+from borgish.text import zoned
 
 if TYPE_CHECKING:
     from borgish.client import Client
@@ -92,7 +93,7 @@ class Reader:
                 if due[i] <= now:
                     due[i] = now + FAILED_AGAIN_SECONDS
                     self.asking_since = now
-                    views[i] = self._client.get(each.path, dict(each.params), each.answer)
+                    views[i] = self._client.get(each.path, _in_zone(each.params), each.answer)
                     due[i] = math.inf if fixed else now + each.every_seconds
         except BorgishError as error:
             # All of them again, at one time: those that were not asked yet would make half an answer before.
@@ -104,10 +105,21 @@ class Reader:
         return Answer(asked, tuple(views))
 
 
-class Log:
-    """What one task wrote last, and writes."""
+def _in_zone(params: tuple[tuple[str, str | int], ...]) -> dict[str, str | int]:
+    """Return parameters in which times that were typed have the zone of who typed them."""
+    return {name: zoned(str(value)) if name in _MOMENTS else value for name, value in params}
 
-    def __init__(self, client: "Client", task: str, heard: Callable[[], None]) -> None:
+
+_MOMENTS = frozenset({"around", "from", "to"})
+
+
+class Log:
+    """What one task wrote last, and writes; with ``previous`` what its run before wrote."""
+
+    def __init__(
+        self, client: "Client", task: str, heard: Callable[[], None], *, previous: bool = False
+    ) -> None:
+        self.of = (task, previous)
         self.task = task
         self.lines: deque[str] = deque(maxlen=LINES_MAX)
         self.ended = ""  # why nothing more comes; "" while it may
@@ -140,7 +152,9 @@ class Log:
         path = quoted("tasks", *self.task.split("/")) + "/logs"
         fresh = deque[str](maxlen=LINES_MAX)
         try:
-            pieces = self._client.stream(path, {"follow": True, "tail": TAIL_LINES}, opened=self._opened)
+            _, previous = self.of
+            params = {"follow": not previous, "previous": previous, "tail": TAIL_LINES}
+            pieces = self._client.stream(path, params, opened=self._opened)
             for lines in _lines(pieces):
                 if self._is_closed:
                     return
@@ -166,6 +180,11 @@ def _lines(pieces: Iterator[bytes]) -> Iterator[list[str]]:
         while len(rest) > LINE_BYTES_MAX:
             whole.append(rest[:LINE_BYTES_MAX])
             rest = rest[LINE_BYTES_MAX:]
-        yield [line.decode("utf-8", "backslashreplace") for line in whole]
+        yield [_shown(line) for line in whole]
     if rest:
-        yield [rest.decode("utf-8", "backslashreplace")]
+        yield [_shown(rest)]
+
+
+def _shown(line: bytes) -> str:
+    """Return a line as a terminal would leave it: what a program wrote over itself is gone."""
+    return line.rstrip(b"\r").rpartition(b"\r")[2].decode("utf-8", "backslashreplace")

@@ -189,11 +189,11 @@ def _keys(place: Place) -> list[tuple[str, str]]:
     if place.view in FILTERED:
         keys.append(("/", "filter"))
     if place.view is View.LOG:
-        keys.append(("< >", "aside"))
+        keys += [("< >", "aside"), ("o", "this run" if place.previous else "run before")]
     if place.view in SORTS:
         keys.append(("s", f"by {place.sort_key}"))
     if place.view in (View.JOB, View.TASK, View.TASKS, View.MACHINE, View.USAGE):
         keys.append(("l", "log"))
     if place.view is not View.HELP:
         keys += [("w", "why"), ("a", "actions"), ("t", "time"), ("e", "events")]
-    return [*keys, ("q", "quit")]
+    return keys if place.view in TEXTS else [*keys, ("q", "quit")]

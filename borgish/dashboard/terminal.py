@@ -112,11 +112,11 @@ def told_of_sizes(tell: Callable[[], None]) -> Iterator[None]:
 def set_up(file: TextIO) -> Iterator[None]:
     """Make a terminal drop what does not fit a line: where it measures a character in another way than we
     do, that line looks odd and no other. And have it tell of clicks and the wheel (modes 1000, 1006)."""
-    file.write("\x1b[?7l\x1b[?1000h\x1b[?1006h")
+    file.write("\x1b[?7l\x1b[?1000h\x1b[?1006h\x1b[?2004h")
     try:
         yield
     finally:
-        file.write("\x1b[?1006l\x1b[?1000l\x1b[?7h")
+        file.write("\x1b[?2004l\x1b[?1006l\x1b[?1000l\x1b[?7h")
         file.flush()
 
 

@@ -51,6 +51,7 @@ def test_from_the_cell_to_a_log_in_three_keys(speaking: RealCell) -> None:
         go(seen, ESCAPE, "attempt")
         go(seen, ESCAPE, "TASKS OF")
         go(seen, "w", "WHY")
+        go(seen, "q", "TASKS OF")
         seen.press("q")
         assert seen.ended() == 0
 

@@ -8,9 +8,8 @@ from datetime import datetime, timedelta
 import msgspec
 import pytest
 
-from borgish.cli.at_option import zoned
 from borgish.clock import SystemClock
-from borgish.text import day_and_time
+from borgish.text import day_and_time, zoned
 from borgish.wire.api import AsOf, JobDetail, Problem, WhyView
 from tests.unit.cli.conftest import Run
 from tests.unit.cli.samples import NOW, FakeMaster, event, job, machine, spec, status, task

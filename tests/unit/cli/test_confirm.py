@@ -138,7 +138,7 @@ def test_every_command_that_asks_is_in_the_table() -> None:
     [(View.JOB, "ann/web"), (View.TASK, "ann/web/0"), (View.MACHINE, "m1"), (View.TIME, "42")],
 )
 def test_the_dashboard_asks_itself_and_says_yes(view: View, subject: str) -> None:
-    for action in actions(view, subject):
+    for action in actions(view, subject, "admin"):
         words = " ".join(word for word in action.command if word != "--yes")
         asks = any(words.startswith(" ".join(each.split()[:2])) for each in ASKING if "--force" not in each)
         asks = (asks or action.command[0] == "rollback") and "--dry-run" not in action.command

@@ -218,7 +218,7 @@ def place(view: View, **changes: Any) -> Place:
 def known(at: Place, summary: SummaryView | None = None, **changes: Any) -> Known:
     answer = Answer(asks(at), VIEWS[at.view])
     outputs = (Output("borgctl job restart ann/web", ["ann/web: 9 tasks are restarted", "done"], 0),)
-    made = Known(summary or summaries.busy(), answer, log=LOG, outputs=outputs)
+    made = Known(summary or summaries.busy(), answer, log=LOG, outputs=outputs, role="admin")
     return msgspec.structs.replace(made, **changes)
 
 

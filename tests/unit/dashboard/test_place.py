@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from borgish.dashboard import actions
-from borgish.dashboard.keys import Click, Key, Pressed
+from borgish.dashboard.keys import Click, Key, Paste, Pressed
 from borgish.dashboard.place import (
     TABS,
     TEXTS,
@@ -186,7 +186,7 @@ def chosen(walk: Walk, key: Pressed, there: Screen) -> Walk:
     walk = press(
         press(walk, "a", there),
         Key.ENTER,
-        msgspec.structs.replace(there, actions=actions.actions(View.JOB, "ann/web")),
+        msgspec.structs.replace(there, actions=actions.actions(View.JOB, "ann/web", "admin")),
     )
     return press(walk, key, there)
 
@@ -267,7 +267,7 @@ def test_the_cell_of_an_entry_is_walked_through_as_it_was() -> None:
 def test_what_can_be_done_about_the_past_is_to_go_back_to_it() -> None:
     walk = press(at(View.JOBS, moment=4000), "a", screen(JOB))
     assert (walk.place.view, walk.place.subject, walk.place.filter) == (View.ACTIONS, "4000", View.TIME)
-    assert {each.command[0] for each in actions.actions(View.TIME, "4000")} == {"rollback"}
+    assert {each.command[0] for each in actions.actions(View.TIME, "4000", "admin")} == {"rollback"}
 
 
 def test_a_difference_is_that_from_the_mark() -> None:
@@ -284,17 +284,71 @@ def test_a_moment_is_typed() -> None:
     walk = press(typed(at(View.TIME), ":5m ago", there), Key.ENTER, there)
     assert walk.place.page == "5m ago"
     live = press(press(at(View.JOBS), "d", screen(JOB)), Key.ENTER, screen(JOB))
-    assert (live.place.view, live.place.subject) == (View.DIFF, "1h ago..now")
+    assert (live.place.view, live.place.subject) == (View.DIFF, "5m ago..now")
 
 
 @given(st.lists(st.sampled_from([*Key, *"qpjkhlwestad/?:mG[]0123456789y", Click(3, 3)]), max_size=30))
 def test_no_keys_lead_nowhere(keys: list[Pressed]) -> None:
     walk = at(View.OVERVIEW)
     there = screen(
-        JOB, TASK, MACHINE, actions=actions.actions(View.JOB, "ann/web"), positions=(4, 5, 6), head=9
+        JOB, TASK, MACHINE, actions=actions.actions(View.JOB, "ann/web", "admin"), positions=(4, 5, 6), head=9
     )
     for key in keys:
         walk = press(walk, key, there)
         assert walk.places
         assert walk.places[0].view is View.OVERVIEW
         settled(walk.place, there)
+
+
+@pytest.mark.parametrize(
+    ("role", "view", "nouns"),
+    [
+        ("admin", View.JOB, {"job"}),
+        ("user", View.TASK, {"job", "task"}),
+        ("user", View.MACHINE, set()),
+        ("operator", View.MACHINE, {"machine"}),
+        ("operator", View.JOB, set()),
+        ("operator", None, {"freeze", "unfreeze"}),
+        ("user", View.TIME, set()),
+        ("reader", View.JOB, set()),
+    ],
+)
+def test_a_role_is_offered_what_it_may_do(role: str, view: View | None, nouns: set[str]) -> None:
+    subject = {View.TASK: "ann/web/3", View.TIME: "4000"}.get(view, "ann/web") if view else ""
+    assert {each.command[0] for each in actions.actions(view, subject, role)} == nouns
+
+
+@pytest.mark.parametrize("view", sorted(TEXTS))
+def test_q_leaves_a_text_and_from_elsewhere_the_dashboard(view: View) -> None:
+    left = press(at(view, "ann/web/3"), "q", screen())
+    assert not left.is_over
+    assert left.place.view is View.OVERVIEW
+    assert press(left, "q", screen(JOB)).is_over
+
+
+def test_what_is_pasted_is_no_keys() -> None:
+    there = screen(JOB)
+    walk = press(at(View.JOBS), Paste("a\ny"), there)
+    assert walk == at(View.JOBS)
+    typing = press(press(at(View.JOBS), "/", there), Paste("web q"), there)
+    assert typing.prompt is not None
+    assert typing.prompt.typed == "web q"
+    cleared = press(typing, Key.PAGE_UP, there)
+    assert cleared.prompt is not None
+    assert cleared.prompt.typed == ""
+
+
+def test_the_log_of_the_run_before() -> None:
+    walk = press(at(View.LOG, "ann/web/3", follows=False), "o", Screen(rows=9))
+    assert walk.place.previous
+    assert walk.place.follows
+    assert not press(walk, "o", Screen(rows=9)).place.previous
+    assert press(at(View.JOBS), "o", screen(JOB)) == at(View.JOBS)
+
+
+def test_a_difference_reads_forward_in_time() -> None:
+    there = entries(600, 699)
+    walk = press(at(View.TIME, at=9), "m", there)
+    for _ in range(4):
+        walk = press(walk, Key.LEFT, there)
+    assert press(walk, "d", there).place.subject == "605..609"

@@ -2,6 +2,7 @@
 
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -22,6 +23,7 @@ class Master(Client):
     def __init__(self) -> None:
         super().__init__("http://127.0.0.1:1", "token")
         self.asked: list[str] = []
+        self.params: list[Any] = []
         self.gate = threading.Event()
         self.gate.set()
         self.refused = ""
@@ -29,6 +31,7 @@ class Master(Client):
 
     def get(self, path: str, params: Any, answer: Any) -> Any:
         self.asked.append(path)
+        self.params.append(params)
         assert self.gate.wait(PATIENCE_SECONDS)
         if path == self.refused:
             raise self.error
@@ -226,3 +229,23 @@ def test_closing_lets_go_of_a_stream_that_says_nothing(heard: Heard, monkeypatch
         pass
     log.close()
     assert task.closed.wait(PATIENCE_SECONDS)
+
+
+def test_what_a_program_wrote_over_itself_is_gone(heard: Heard, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = log_of(Task((b" 10 %\r 50 %\r100 %\r\ndone\r\n",)), heard, monkeypatch)
+    heard.until(lambda: len(log.lines) == 2)
+    assert list(log.lines) == ["100 %", "done"]
+    log.close()
+
+
+def test_times_that_are_typed_are_in_the_zone_of_who_types(
+    reader: Reader, master: Master, heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", "Etc/GMT-2")
+    time.tzset()
+    asked = Ask("/v1/window", (("around", "2026-01-31T12:00"),), int)
+    reader.want((asked,), fixed=True)
+    heard.until(lambda: bool(reader.answer.views))
+    assert master.params[-1] == {"around": "2026-01-31T12:00:00+02:00"}
+    monkeypatch.undo()
+    time.tzset()

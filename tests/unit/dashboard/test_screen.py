@@ -149,7 +149,7 @@ def test_the_command_is_shown_before_it_is_run() -> None:
 
 def test_who_may_only_look_is_offered_nothing() -> None:
     at = answers.place(View.ACTIONS)
-    drawn = shown(at, known=answers.known(at, may_act=False))
+    drawn = shown(at, known=answers.known(at, role=""))
     assert "This dashboard only looks" in "\n".join(rows(drawn))
     assert drawn.screen.actions == ()
     walk = press(drawn.walk, Key.ENTER, drawn.screen)
