@@ -204,7 +204,7 @@ def play(
         str, typer.Option("--scenes", metavar="N,...", help="Only these scenes of the story, by number.")
     ] = "",
 ) -> None:
-    """Play a story of two to three minutes in which things break and heal; watch it in the dashboard.
+    """Play a story of some three minutes in which things break and heal; watch it in the dashboard.
 
     It brings jobs of its own and ends them. Each scene says what breaks, what to look for, and how long the
     cell took to be as it should be again.

@@ -19,7 +19,16 @@ from borgish.cli.screen import print_err, print_out, styled
 from borgish.client import quoted
 from borgish.errors import BorgishError, Unreachable
 from borgish.vocabulary import State
-from borgish.wire.api import Accepted, JobDetail, KillRequest, TaskList, TaskView, WhoamiView
+from borgish.wire.api import (
+    Accepted,
+    JobDetail,
+    KillRequest,
+    StatusView,
+    TaskList,
+    TaskView,
+    WhoamiView,
+)
+from borgish.wire.api_past import RollbackRequest
 
 SERVICE = "chaos-web"
 HEALED_SECONDS_MAX = 180.0
@@ -66,9 +75,25 @@ class Story:
     def end(self) -> None:
         """End what the story brought."""
         emptied(self.cell)
-        with contextlib.closing(self.cell.client()) as client, contextlib.suppress(BorgishError):
+        with contextlib.suppress(BorgishError):
+            self.kill()
+
+    def kill(self) -> None:
+        """End the service."""
+        with contextlib.closing(self.cell.client()) as client:
             path = quoted("jobs", self.user, SERVICE) + "/kill"
             client.post(path, KillRequest(max_affected=100_000), Accepted)
+
+    def position(self) -> int:
+        """Return how far the journal has come."""
+        with contextlib.closing(self.cell.client()) as client:
+            return client.get("/v1/status", None, StatusView).position
+
+    def roll_back(self, position: int) -> str:
+        """Make the service what it was at a position; return what was done."""
+        asked = RollbackRequest(str(position), only=(f"{self.user}/{SERVICE}",), max_affected=100_000)
+        with contextlib.closing(self.cell.client()) as client:
+            return client.post("/v1/rollback", asked, Accepted).text
 
     def tasks(self) -> list[TaskView]:
         """Return the tasks of the service."""
@@ -161,6 +186,16 @@ def _the_cell_is_full(story: Story) -> Iterator[str]:
     emptied(story.cell)
 
 
+@contextlib.contextmanager
+def _somebody_errs(story: Story) -> Iterator[str]:
+    before = story.position()
+    story.kill()
+    yield f"killed the whole job {SERVICE}, as somebody might who meant another"
+    story.broken(5.0)
+    time.sleep(_PAUSE_SECONDS)  # to see it gone
+    print_out(f"  {story.roll_back(before)}")
+
+
 SCENES = (
     Scene(
         "A program dies",
@@ -192,6 +227,11 @@ SCENES = (
         "The cell is full",
         "tasks of the free band take all cpu, and those of production are still started again",
         _the_cell_is_full,
+    ),
+    Scene(
+        "Somebody makes a mistake",
+        "the job ends, and a rollback brings it back; t in the dashboard shows both, entry by entry",
+        _somebody_errs,
     ),
 )
 
