@@ -47,7 +47,7 @@ from borgish.wire.api_past import (
     RollbackRequest,
 )
 from borgish.wire.api_plans import PlanView
-from borgish.wire.link import ExecReply, JoinReply, JoinRequest, StdinReply, Terminal
+from borgish.wire.link import ExecReply, JoinReply, JoinRequest, LogWanted, StdinReply, Terminal
 
 T = TypeVar("T")
 
@@ -263,17 +263,15 @@ class Programs(Protocol):
     async def logs(
         self,
         task: str,
+        wanted: LogWanted,
         *,
-        previous: bool,
-        incoming: bool,
-        follow: bool,
-        tail: int,
+        incoming: bool = False,
         program: str = "",
         attempt: int = 0,
         restarts: int | None = None,
     ) -> AsyncIterator[bytes]:
-        """Return the output of one of a task's programs, from the machine it runs, or last ran, on; with an
-        ``attempt`` of that one, and with ``restarts`` of its run after so many."""
+        """Return what is wanted of the output of one of a task's programs, from the machine it runs, or last
+        ran, on; with an ``attempt`` of that one, and with ``restarts`` of its run after so many."""
         ...
 
     async def exec(

@@ -5,7 +5,7 @@ from litestar.response import Stream
 
 from borgish.api.auth import POLICY, Policy
 from borgish.api.lists import Order, Scan, listed, read_label
-from borgish.api.moments import AT
+from borgish.api.moments import AT, moment
 from borgish.api.openapi import PRODUCES
 from borgish.api.parameters import (
     LIMIT_MAX,
@@ -21,6 +21,7 @@ from borgish.api.parameters import (
     Owner,
     ProgramName,
     RestartsOf,
+    Since,
     SortTasks,
     StateFilter,
     Tail,
@@ -37,6 +38,7 @@ from borgish.cell.model import Job
 from borgish.errors import Invalid
 from borgish.vocabulary import job_key, split_task_name, task_name
 from borgish.wire.api import Page, TaskList, TaskView
+from borgish.wire.link import LogWanted
 
 
 @get("/v1/tasks", opt={POLICY: Policy.READ, AT: True})
@@ -93,10 +95,13 @@ async def task_logs(
     tail: Tail = 0,
     attempt: AttemptId = 0,
     restarts: RestartsOf = None,
+    since: Since = "",
+    timestamps: Flag = False,
 ) -> Stream:
     """Show the output of a task's program, or of the one before it, from the machine it is on; of its
     incoming attempt, while it is being replaced. With attempt and restarts, as its view has them, it is that
-    of exactly this run: whoever follows a task asks for one run after the other, and gets none twice."""
+    of exactly this run: whoever follows a task asks for one run after the other, and gets none twice. With
+    timestamps each line has in front when it was written, to a second."""
     if restarts is not None and not attempt:
         raise Invalid("restarts is about an attempt, and none is given", "Pass attempt as well")
     await request.read(lambda reading: find_task(reading.cell, user, name, index))
@@ -104,15 +109,13 @@ async def task_logs(
     if not request.user.owns(user):
         await request.note("logs", task)
     programs = request.services.programs
+    begin = 0.0
+    if since:
+        now = await request.read(lambda reading: reading.now.wall)
+        begin = moment(since, "since", now) or 0.0
+    wanted = LogWanted(previous, follow, tail, max(0.0, begin), timestamps)
     pieces = await programs.logs(
-        task,
-        previous=previous,
-        incoming=incoming,
-        follow=follow,
-        tail=tail,
-        program=program,
-        attempt=attempt,
-        restarts=restarts,
+        task, wanted, incoming=incoming, program=program, attempt=attempt, restarts=restarts
     )
     return Stream(await begun(pieces), media_type="application/octet-stream")
 

@@ -36,6 +36,7 @@ from borgish.wire.link import (
     ExecRequest,
     Facts,
     HeadReply,
+    LogWanted,
     PollReply,
     PollRequest,
     Usage,
@@ -225,13 +226,11 @@ class Agent:
         await forward(port, stdin, write)
         return ExecReply(b"", 0)
 
-    async def logs(
-        self, key: str, *, previous: bool, follow: bool, tail: int, run: int = 0
-    ) -> AsyncIterator[bytes]:
+    async def logs(self, key: str, wanted: LogWanted, run: int = 0) -> AsyncIterator[bytes]:
         """Yield the output of an attempt's program, also of one that was let go and whose output is
         still kept; of the ``run`` with that number, counted from 1, where it is not 0. Raises NotFound when
         there is none here."""
-        known = self._runtime_of(key)
+        known, previous = self._runtime_of(key), wanted.previous
         state = known.look(key) if known and run else None
         if state is not None:
             previous = run < state.run
@@ -247,7 +246,7 @@ class Agent:
         for runtime, is_earlier in product(there, runs):
             with contextlib.suppress(NotFound):
                 wrote = False
-                async for chunk in runtime.logs(key, previous=is_earlier, follow=follow, tail=tail):
+                async for chunk in runtime.logs(key, msgspec.structs.replace(wanted, previous=is_earlier)):
                     some, wrote = True, wrote or bool(chunk)
                     yield chunk
                 if wrote or known:

@@ -33,7 +33,7 @@ from borgish.errors import (
 from borgish.tls.names import PEER, Peer
 from borgish.wire.api import Problem
 from borgish.wire.bounded_http import ON_AUTHENTICATED, BoundedHttp, BoundedServer
-from borgish.wire.link import ExecPiece, ExecReply, ExecRequest, PollRequest, attempt_key
+from borgish.wire.link import ExecPiece, ExecReply, ExecRequest, LogWanted, PollRequest, attempt_key
 
 log = logging.getLogger("borglet.server")
 
@@ -170,13 +170,14 @@ class BorgletApp:
         query = _query(scope)
         attempt = _number(query, "attempt", 2**63)
         key = attempt_key(query.get("task", ""), attempt, query.get("program", ""))
-        chunks = self._agent.logs(
-            key,
+        wanted = LogWanted(
             previous=query.get("previous") == "1",
             follow=query.get("follow") == "1",
             tail=_number(query, "tail", TAIL_LINES_MAX),
-            run=_number(query, "run", 2**63),
+            since=_number(query, "since_millis", 2**63) / 1000,
+            timestamps=query.get("timestamps") == "1",
         )
+        chunks = self._agent.logs(key, wanted, _number(query, "run", 2**63))
         first = asyncio.ensure_future(_next(chunks))
         await asyncio.wait({first}, timeout=FIRST_CHUNK_SECONDS)
         if first.done():

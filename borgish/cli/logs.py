@@ -76,7 +76,7 @@ def logs(
     ] = False,
     since: Annotated[
         str,
-        typer.Option("--since", metavar="TIME|AGE", help="Leave out tasks that ended before: 10m, 12:00."),
+        typer.Option("--since", metavar="TIME|AGE", help="Only what was written since then: 10m, 12:00."),
     ] = "",
     tail: Annotated[
         int | None,
@@ -87,7 +87,7 @@ def logs(
         typer.Option("--grep", metavar="REGEX", help="Only lines in which this is found; (?i): any case."),
     ] = "",
     timestamps: Annotated[
-        bool, typer.Option("--timestamps", help="With -f: when each line was received here, in UTC.")
+        bool, typer.Option("--timestamps", help="When each line was written, in UTC and to a second.")
     ] = False,
     previous: Annotated[bool, typer.Option("--previous", help="Output of the previous runs.")] = False,
     program: ProgramOption = "",
@@ -97,19 +97,13 @@ def logs(
 
     Of one task that is the output as it is, of more each line has the task's name in front. With -f a task
     that is restarted or moves goes on in the same command, which says so on stderr; it ends when all of them
-    are dead. At most 50 tasks are followed at a time. Lines have no time of their own where they are kept:
-    --timestamps shows when they came, and --since goes by when tasks ended. --tail is applied before --grep.
+    are dead. At most 50 tasks are followed at a time. --tail is applied before --grep.
 
     Exit code 1: none of them has any output, or the master was lost for a minute.
     """
     pattern = _pattern(grep)
     if not names and not selector:
         raise typer.BadParameter("name jobs or tasks, or give their labels with -l", param_hint="JOB|TASK")
-    if timestamps and not follow:
-        raise typer.BadParameter(
-            "needs -f: lines are kept without times, so there is only when they come",
-            param_hint="--timestamps",
-        )
     if previous and follow:
         raise typer.BadParameter("is over, and cannot be followed", param_hint="--previous")
     begin = _moment(since) if since else 0.0
@@ -120,17 +114,23 @@ def logs(
     output = Output(
         pattern, prefixed=not all(each.path for each in wanted) or len(views) > 1, timestamps=timestamps
     )
+    chosen: Params = {
+        "program": program,
+        "since": instant(begin) if begin else None,
+        "timestamps": True if timestamps else None,  # which an older borgmaster does not know
+    }
     if not views:
         raise NotFound("there is no such task", "`borgctl task list` shows those there are")
     if not follow:
         client.close()
-        raise typer.Exit(_show_each(client, views, output, tail, program, previous=previous))
+        which = {**chosen, "tail": tail, "previous": int(previous)}
+        raise typer.Exit(_show_each(client, views, output, which))
     if len(views) > FOLLOWED_MAX:
         raise Invalid(
             f"{len(views)} tasks are meant, and {FOLLOWED_MAX} can be followed at a time",
             "Name some of the tasks, like web/0 web/1, or more labels with -l; without -f all are shown",
         )
-    _follow(session, client, wanted, views, output, tail, program)
+    _follow(session, client, wanted, views, output, tail, chosen)
 
 
 # -- which tasks are meant ---------------------------------------------------------------------------------
@@ -206,6 +206,9 @@ def _pattern(text: str) -> "re.Pattern[str] | None":
 # -- lines -------------------------------------------------------------------------------------------------
 
 
+_STAMP = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3})\d*Z ")
+
+
 class Output:
     """Where lines go: stdout, each with the name of its task in front, where there are several."""
 
@@ -219,18 +222,20 @@ class Output:
 
     def write(self, name: str, line: bytes) -> None:
         """Write a line of a task, if it is one that is wanted."""
+        front = b""
+        if self._timestamps and (stamp := _STAMP.match(line)):  # none from a machine of an older release
+            front, line = b"%sZ " % stamp[1], line[stamp.end() :]
         if self._pattern or self._is_terminal:
             text = line.decode("utf-8", "backslashreplace").removesuffix("\r")
             if self._pattern and not self._pattern.search(text):
                 return
             if self._is_terminal:  # elsewhere bytes stay as they are
                 line = safe_lines(text).encode(errors="backslashreplace")
-        front = f"{instant(SystemClock().now().wall)} " if self._timestamps else ""
         if self._prefixed:
             colour = self._colours.setdefault(name, COLOURS[len(self._colours) % len(COLOURS)])
             label = f"{safe(name)} |"
-            front += (styled(label, colour, sys.stdout) if self._is_coloured else label) + " "
-        sys.stdout.buffer.write(front.encode() + line + b"\n")
+            front += ((styled(label, colour, sys.stdout) if self._is_coloured else label) + " ").encode()
+        sys.stdout.buffer.write(front + line + b"\n")
 
     def flush(self) -> None:
         sys.stdout.buffer.flush()
@@ -276,23 +281,12 @@ def _ends_with(held: "deque[bytes]", shown: Sequence[bytes]) -> bool:
     return all(held[-back] == shown[-back] for back in range(1, len(shown) + 1))
 
 
-def _show_each(
-    client: "Client",
-    views: Sequence[TaskView],
-    output: Output,
-    tail: int | None,
-    program: str,
-    *,
-    previous: bool,
-) -> int:
+def _show_each(client: "Client", views: Sequence[TaskView], output: Output, which: "Params") -> int:
     """Show what each task wrote, one after the other; return the exit code."""
     some = False
     for view in views:
         try:
-            stream = client.stream(
-                _path(view.name), {"tail": tail, "program": program, "previous": int(previous)}
-            )
-            for line in lines_of(stream):
+            for line in lines_of(client.stream(_path(view.name), which)):
                 some = True
                 output.write(view.name, line)
             output.flush()
@@ -416,11 +410,11 @@ class Follower:
     """Reads the output of one task, run by run."""
 
     def __init__(
-        self, client: "Client", name: str, board: Board, said: Said, tail: int | None, program: str
+        self, client: "Client", name: str, board: Board, said: Said, tail: int | None, chosen: "Params"
     ) -> None:
         self.is_idle = False  # all that it wrote was shown, and it is dead or gone
         self._client, self._name, self._board, self._said = client, name, board, said
-        self._tail, self._program = tail, program
+        self._tail, self._chosen = tail, chosen
         self._is_lost = False  # the connection broke, and nothing came since
         self._last: deque[bytes] = deque(maxlen=RESUMED_BY_LINES)  # of the run that is being read
 
@@ -431,7 +425,7 @@ class Follower:
         try:
             while True:
                 view = self._board.view(self._name)
-                run = next_run(view, shown, self._program) if view else None
+                run = next_run(view, shown, str(self._chosen["program"])) if view else None
                 if run is None:
                     self._rest(view)
                     continue
@@ -467,9 +461,9 @@ class Follower:
         resumed = list(self._last)
         tail = RESUMED_LINES_MAX if resumed else self._tail if is_first else None
         params: Params = {
+            **self._chosen,
             "follow": 1,
             "tail": tail,
-            "program": self._program,
             "attempt": run.attempt,
             "restarts": run.restarts,
         }
@@ -500,7 +494,7 @@ def _follow(
     views: Sequence[TaskView],
     output: Output,
     tail: int | None,
-    program: str,
+    chosen: "Params",
 ) -> None:
     """Write what the tasks write until all of them are dead."""
     said: Said = queue.Queue(LINES_WAITING_MAX)
@@ -516,7 +510,7 @@ def _follow(
                 refused.add(name)
                 print_err(f"{safe(name)} is not followed: {FOLLOWED_MAX} tasks are")
                 continue
-            followers[name] = Follower(session.client(), name, board, said, tail, program)
+            followers[name] = Follower(session.client(), name, board, said, tail, chosen)
             _in_background(followers[name].follow)
         try:
             _write(said.get(timeout=LOOK_SECONDS / 4), output)

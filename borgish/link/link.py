@@ -21,7 +21,7 @@ from borgish.link.poller import Inbox, Poller
 from borgish.link.slices import SLICE_SECONDS, Slices
 from borgish.link.transport import Response, Transport
 from borgish.wire.api import Problem
-from borgish.wire.link import UNKNOWN, ExecReply, ExecRequest, Leader, StdinReply
+from borgish.wire.link import UNKNOWN, ExecReply, ExecRequest, Leader, LogWanted, StdinReply
 
 log = logging.getLogger("borgmaster.link")
 
@@ -216,23 +216,22 @@ class Link:
         machine: str,
         task: str,
         attempt: int,
-        *,
-        previous: bool,
-        follow: bool,
-        tail: int,
+        wanted: LogWanted,
         program: str = "",
         run: int = 0,
     ) -> AsyncIterator[bytes]:
-        """Yield the output of a program of an attempt ("": its main one) from its machine; that of a ``run``,
-        counted from 1, where it is not 0."""
+        """Yield what is wanted of the output of a program of an attempt ("": its main one) from its machine;
+        of that of a ``run``, counted from 1, where it is not 0."""
         query = urlencode(
             {
                 "task": task,
                 "attempt": attempt,
                 "program": program,
-                "previous": int(previous),
-                "follow": int(follow),
-                "tail": tail,
+                "previous": int(wanted.previous),
+                "follow": int(wanted.follow),
+                "tail": wanted.tail,
+                "since_millis": int(wanted.since * 1000),
+                "timestamps": int(wanted.timestamps),
                 "run": run,
             }
         )

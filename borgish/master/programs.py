@@ -3,13 +3,15 @@
 import asyncio
 from collections.abc import AsyncIterator
 
+import msgspec
+
 from borgish.cell.model import Task
 from borgish.errors import Conflict, NotFound, Unreachable
 from borgish.link.link import Link
 from borgish.master.core import Core
 from borgish.master.turn import Turn
 from borgish.vocabulary import JobKind, State, split_task_name
-from borgish.wire.link import ExecReply, ExecRequest, StdinReply, Terminal
+from borgish.wire.link import ExecReply, ExecRequest, LogWanted, StdinReply, Terminal
 
 LOOK_SECONDS = 2.0
 
@@ -25,18 +27,16 @@ class Programs:
     async def logs(
         self,
         task: str,
+        wanted: LogWanted,
         *,
-        previous: bool,
-        incoming: bool,
-        follow: bool,
-        tail: int,
+        incoming: bool = False,
         program: str = "",
         attempt: int = 0,
         restarts: int | None = None,
     ) -> AsyncIterator[bytes]:
-        """Return the output of one of a task's programs; ``incoming``: of its incoming attempt. With an
-        ``attempt`` it is that one's, also of the one before, and with ``restarts`` that of its run after so
-        many restarts.
+        """Return what is wanted of the output of one of a task's programs; ``incoming``: of its incoming
+        attempt. With an ``attempt`` it is that one's, also of the one before, and with ``restarts`` that of
+        its run after so many restarts.
 
         Raises NotFound where there is no such task, attempt or program, or it was not placed yet, and
         Conflict for an alloc, which runs nothing.
@@ -46,17 +46,16 @@ class Programs:
             machine = self._machine_of(task, found, attempt)
         elif incoming:
             machine, attempt = self._incoming(task)
-        elif found.restarts == 0 and previous and found.previous_attempt and not program:
-            machine, attempt, previous = found.previous_machine, found.previous_attempt, False
+        elif found.restarts == 0 and wanted.previous and found.previous_attempt and not program:
+            machine, attempt = found.previous_machine, found.previous_attempt
+            wanted = msgspec.structs.replace(wanted, previous=False)
         else:
             machine, attempt = found.machine, found.attempt
         if not attempt:
             raise NotFound(f"{task} has not been placed yet", f"`borgctl why {task}` says what it waits for")
         run = 0 if restarts is None else restarts + 1
-        pieces = self._link.logs(
-            machine, task, attempt, previous=previous, follow=follow, tail=tail, program=program, run=run
-        )
-        return self._while_up(machine, pieces) if follow else pieces
+        pieces = self._link.logs(machine, task, attempt, wanted, program, run)
+        return self._while_up(machine, pieces) if wanted.follow else pieces
 
     async def _while_up(self, machine: str, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         """Yield what comes from a machine. Raises Unreachable once it is down: the connection to one that is

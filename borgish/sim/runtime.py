@@ -16,7 +16,7 @@ from borgish.errors import NotFound
 from borgish.sim.faults import FaultInjector
 from borgish.sim.loop import VirtualLoop, process_here
 from borgish.vocabulary import Runtime
-from borgish.wire.link import AttemptSpec, Exit, Terminal, Usage, main_key
+from borgish.wire.link import AttemptSpec, Exit, LogWanted, Terminal, Usage, main_key
 
 START_SECONDS = 0.002
 STOP_SECONDS = 0.02
@@ -278,8 +278,8 @@ class SimRuntime:
     async def sample(self) -> list[Usage]:
         return []
 
-    async def logs(self, key: str, *, previous: bool, follow: bool, tail: int) -> AsyncIterator[bytes]:
-        del previous, follow, tail
+    async def logs(self, key: str, wanted: LogWanted) -> AsyncIterator[bytes]:
+        del wanted
         if key not in self._programs.by_key:
             raise NotFound(f"nothing is known of {key}")
         yield b""

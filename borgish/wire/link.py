@@ -393,6 +393,16 @@ class Terminal(msgspec.Struct, frozen=True, omit_defaults=True):
     kind: str = "xterm"
 
 
+class LogWanted(msgspec.Struct, frozen=True):
+    """Which of a run's output is wanted, and how."""
+
+    previous: bool = False  # of the run before
+    follow: bool = False  # and what comes, until the run ends
+    tail: int = 0  # so many of the last lines; 0: all
+    since: float = 0.0  # what was written since then, to a second; in seconds since 1970, 0: all
+    timestamps: bool = False  # each line has when it was written in front, in ISO 8601
+
+
 class ExecRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     """Run a command beside a task: ``POST /v1/exec`` on the borglet, in its folder, limits, environment.
 

@@ -6,8 +6,10 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
+from borgish.clock import SystemClock
 from tests.cells import RealCell, wait_until
 from tests.e2e.watched import PATIENCE_SECONDS, submitted, task_of
 from tests.forked import plain_environment
@@ -109,3 +111,20 @@ def test_a_run_is_read_by_its_number(tidied: RealCell) -> None:
     client.close()
     said = tidied.borgctl("logs", "talker", "--grep", "^begun", "--previous")
     assert (said.code, said.out) == (0, "ann/talker/0 | begun ann/talker/0\n")
+
+
+def test_lines_are_told_with_their_times_and_since_one(tidied: RealCell) -> None:
+    """Two lines with some seconds in between, written while nobody followed."""
+    job = (
+        "name: slow\nrun: [sh, -c, 'echo first; sleep 3; echo second; sleep 99999']\nresources: {ram: 16MiB}"
+    )
+    began = SystemClock().now().wall
+    submitted(tidied, job)
+    wait_until(lambda: "second" in tidied.ok("logs", "slow/0"), PATIENCE_SECONDS)
+    said = [line.split(" ", 1) for line in tidied.ok("logs", "slow/0", "--timestamps").splitlines()]
+    assert [text for _, text in said] == ["first", "second"]
+    first, second = (datetime.fromisoformat(at).timestamp() for at, _ in said)
+    assert began - 1 <= first < second <= SystemClock().now().wall
+    assert second - first >= 2
+    between = datetime.fromtimestamp(second - 1, UTC).isoformat()
+    assert tidied.ok("logs", "slow/0", "--since", between) == "second\n"

@@ -16,7 +16,7 @@ import msgspec
 
 from borgish.errors import BorgishError
 from borgish.vocabulary import Runtime
-from borgish.wire.link import AttemptSpec, Exit, Terminal, Usage
+from borgish.wire.link import AttemptSpec, Exit, LogWanted, Terminal, Usage
 
 Write = Callable[[bytes], Awaitable[None]]
 
@@ -105,9 +105,9 @@ class TaskRuntime(Protocol):
         """Return what each running program uses, under its attempt: of one with several there are several."""
         ...
 
-    def logs(self, key: str, *, previous: bool, follow: bool, tail: int) -> AsyncIterator[bytes]:
-        """Yield the output of the latest run (or the one before), from its last ``tail`` lines (0: all): of
-        one that wrote nothing an empty piece, and nothing where there is none."""
+    def logs(self, key: str, wanted: LogWanted) -> AsyncIterator[bytes]:
+        """Yield what is wanted of the output of the latest run (or the one before): of one that wrote nothing
+        an empty piece, and nothing where there is none."""
         ...
 
     def removed(self, key: str) -> str:

@@ -37,7 +37,7 @@ from borgish.borglet.runtimes.secrets import NO_SECRETS, SecretFolders
 from borgish.clock import Clock, SystemClock
 from borgish.errors import Conflict, Unreachable
 from borgish.vocabulary import Runtime
-from borgish.wire.link import AttemptSpec, Terminal, Usage, split_attempt_key
+from borgish.wire.link import AttemptSpec, LogWanted, Terminal, Usage, split_attempt_key
 
 LOOK_SECONDS = 5.0
 GONE_STATUS = (404, 409)  # no such container; it does not run
@@ -201,17 +201,25 @@ class DockerRuntime:
         running = [container for container in self._inventory.latest.values() if container.alive]
         return await asyncio.to_thread(self._meter.read, running, self._clock.now().mono)
 
-    async def logs(self, key: str, *, previous: bool, follow: bool, tail: int) -> AsyncIterator[bytes]:
+    async def logs(self, key: str, wanted: LogWanted) -> AsyncIterator[bytes]:
         """As in the protocol; also of an attempt that was let go, while it is kept. Raises Unreachable."""
+        previous = wanted.previous
         container = (self._inventory.previous if previous else self._inventory.latest).get(key)
-        follow = follow and container is not None and container.alive
+        follow = wanted.follow and container is not None and container.alive
         container = container or self._inventory.kept.find(key, previous=previous)
         if container is None:
             return
         read = self._engine.stream if follow else self._engine.whole
         try:
             async for part in read(
-                lambda client: client.logs(container.id, stream=True, follow=follow, tail=tail or "all"),
+                lambda client: client.logs(
+                    container.id,
+                    stream=True,
+                    follow=follow,
+                    tail=wanted.tail or "all",
+                    since=wanted.since or None,
+                    timestamps=wanted.timestamps,
+                ),
                 "read output",
             ):
                 yield part

@@ -9,6 +9,7 @@
     lease          until when it may run, where it may not run for ever (``shim.lease``)
     output         the pipe between program and shim
     log log.1 log.2    output, newest first; previous.log* is that of the run before
+    log.at log.1.at ...    when it was written (``shim.output.MARKS``)
     work/          where the program runs, and its user's own
     tmp/           what its user sees as /tmp and /var/tmp
     forgotten      there once the attempt was let go; in it, where there is more than a rule of age, for how
@@ -21,7 +22,9 @@ renames files that are being read.
 
 import asyncio
 import contextlib
+import math
 import os
+from bisect import bisect_right
 from collections.abc import AsyncIterator, Callable, Iterator
 from io import FileIO
 from pathlib import Path
@@ -33,10 +36,11 @@ import msgspec
 
 from borgish.borglet.runtimes.base import RunState
 from borgish.borglet.runtimes.shim.basics import read_file, replace_json
-from borgish.borglet.runtimes.shim.output import LOG_NAMES
+from borgish.borglet.runtimes.shim.output import LOG_NAMES, MARK_SECONDS, MARKS
 from borgish.borglet.runtimes.shim.runs import FOLDERS
+from borgish.text import instant
 from borgish.trees import remove_tree
-from borgish.wire.link import Exit
+from borgish.wire.link import Exit, LogWanted
 
 T = TypeVar("T")
 
@@ -198,20 +202,19 @@ class RunFolder:
 # -- The output of a run: its last lines, then on and on ----------------------------------------------------
 
 
-async def read_log(
-    folder: RunFolder, *, previous: bool, follow: bool, tail: int, ended: Callable[[], bool]
-) -> AsyncIterator[bytes]:
-    """Yield the output of a run, from its last ``tail`` lines (0: all), then an empty piece.
+async def read_log(folder: RunFolder, wanted: LogWanted, ended: Callable[[], bool]) -> AsyncIterator[bytes]:
+    """Yield what is wanted of the output of a run, then an empty piece.
 
     With ``follow``, until ``ended`` is true and all was read.
     """
+    previous = wanted.previous
     names = folder.log_files(previous=previous)
     reader = LogReader(names, [] if previous else folder.log_files(previous=True))
     try:
-        reader.seek_tail(tail)
+        reader.seek(wanted.tail, wanted.since)
         while True:
-            last = not follow or ended()  # asked before reading: what came before the end is read
-            for chunk in reader.chunks():
+            last = not wanted.follow or ended()  # asked before reading: what came before the end is read
+            for chunk in reader.stamped() if wanted.timestamps else reader.chunks():
                 yield chunk
                 await asyncio.sleep(0)  # a long log must not keep others waiting
             if last:
@@ -231,15 +234,20 @@ class LogReader:
         self._files = files
         self._moved = moved
         self._file: FileIO | None = None
+        self._is_at_line = True  # what is read next begins a line
 
     def close(self) -> None:
         if self._file:
             self._file.close()
 
-    def seek_tail(self, lines: int) -> None:
-        """Go to where the last lines begin; 0 is the beginning of all."""
-        opened = [file for file in map(_open, self._files) if file]
+    def seek(self, lines: int, since: float = 0.0) -> None:
+        """Go to where the last lines begin (0: all of them), of those written since a time, in seconds since
+        1970: to a second."""
+        files = [(path, file) for path in self._files if (file := _open(path))]
+        opened = [file for _, file in files]
         start = _tail_start(opened, lines) if lines else (0, 0)
+        if since:
+            start = max(start, _since_start([(file, _marks(path, file)) for path, file in files], since))
         for index, file in enumerate(opened):
             if index == start[0]:
                 file.seek(start[1])
@@ -257,6 +265,27 @@ class LogReader:
                 return
             self.close()
             self._file = follower
+
+    def stamped(self) -> Iterator[bytes]:
+        """Yield the same, each line with the time in front at which it was written, in ISO 8601 and UTC."""
+        for chunk in self.chunks():
+            assert self._file is not None  # of which the chunk is
+            at, marks = self._file.tell() - len(chunk), self._present_marks(self._file)
+            pieces, place = [], 0
+            while place < len(chunk):
+                if self._is_at_line:
+                    pieces.append(b"%s " % instant(_written(marks, at + place)).encode())
+                end = chunk.find(b"\n", place) + 1 or len(chunk)
+                pieces.append(chunk[place:end])
+                self._is_at_line = chunk[end - 1 : end] == b"\n"
+                place = end
+            yield b"".join(pieces)
+
+    def _present_marks(self, file: FileIO) -> "Marks":
+        """Return the marks of a file, whatever its name is by now."""
+        mine = os.fstat(file.fileno()).st_ino
+        named = (path for path in (*self._files, *self._moved) if _node(path) == mine)
+        return _marks(next(named, Path(os.devnull)), file)
 
     def _follower(self) -> FileIO | None:
         """Open the file that follows the one at hand; None when that one is the newest."""
@@ -278,6 +307,45 @@ class LogReader:
                     if follower:  # renamed between the look and the opening
                         follower.close()
         return None  # being renamed all the time: the next call looks again
+
+
+Marks = list[tuple[int, float]]
+"""Offsets in a file, ascending, and from when on what stands there was written, in seconds since 1970."""
+
+
+def _marks(path: Path, file: FileIO) -> Marks:
+    """Return the marks of a file of output; where there are none, it was written within a second."""
+    found: Marks = []
+    with contextlib.suppress(OSError, ValueError):
+        for line in read_file(f"{path}{MARKS}").splitlines():
+            offset, millis = map(int, line.split())
+            found.append((offset, millis / 1000))
+    return found or [(0, os.fstat(file.fileno()).st_mtime)]
+
+
+def _written(marks: Marks, offset: int) -> float:
+    """Return when what stands at an offset was written."""
+    return marks[max(0, bisect_right(marks, (offset, math.inf)) - 1)][1]
+
+
+def _since_start(files: list[tuple[FileIO, Marks]], since: float) -> tuple[int, int]:
+    """Return the index of the file and the place in it where the first line begins that was written since a
+    time; the end of all where there is none."""
+    for index, (file, marks) in enumerate(files):
+        for offset, at in marks:
+            if at + MARK_SECONDS > since:
+                return index, _line_start(file, offset)
+    return (len(files) - 1, os.fstat(files[-1][0].fileno()).st_size) if files else (0, 0)
+
+
+def _line_start(file: FileIO, offset: int) -> int:
+    """Return where the first line begins that begins at an offset or after it."""
+    at = offset - 1
+    while offset and (block := os.pread(file.fileno(), CHUNK_BYTES, at)):
+        if (end := block.find(b"\n")) >= 0:
+            return at + end + 1
+        at += len(block)
+    return at + 1 if offset else 0
 
 
 def _open(path: Path) -> FileIO | None:

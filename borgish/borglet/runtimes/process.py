@@ -48,7 +48,7 @@ from borgish.borglet.runtimes.zygote import Zygote
 from borgish.clock import Clock, SystemClock
 from borgish.errors import Conflict
 from borgish.vocabulary import Runtime
-from borgish.wire.link import AttemptSpec, Terminal, Usage, main_key, split_attempt_key
+from borgish.wire.link import AttemptSpec, LogWanted, Terminal, Usage, main_key, split_attempt_key
 
 LOOK_SECONDS = 1.0
 WRITTEN = ("work", "tmp")  # the folders of a run into which its programs write
@@ -247,17 +247,16 @@ class ProcessRuntime:
             self._hold_memory(key, used.ram_bytes)
         return usages
 
-    def logs(self, key: str, *, previous: bool, follow: bool, tail: int) -> AsyncIterator[bytes]:
+    def logs(self, key: str, wanted: LogWanted) -> AsyncIterator[bytes]:
         """As in the protocol."""
         state = self.look(key)
         run = state.run if state else 0
 
         def ended() -> bool:
             now = self.look(key)
-            return previous or now is None or now.run != run or now.exit is not None
+            return wanted.previous or now is None or now.run != run or now.exit is not None
 
-        folder = RunFolder(self._path_of(key))
-        return read_log(folder, previous=previous, follow=follow, tail=tail, ended=ended)
+        return read_log(RunFolder(self._path_of(key)), wanted, ended)
 
     async def exec(
         self,

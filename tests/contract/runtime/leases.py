@@ -11,7 +11,7 @@ import pytest
 
 from borgish.borglet.runtimes.base import StartFailed
 from borgish.spec.job import Stop
-from borgish.wire.link import AttemptSpec
+from borgish.wire.link import AttemptSpec, LogWanted
 from tests.contract.runtime.suite import Program, RuntimeCase, Watched, attempt_spec, text
 
 SOON, LONG = 0.4, 600.0
@@ -51,7 +51,7 @@ class LeaseContract:
         await opened.runtime.start(spec, 1)
         ended = await opened.end_of(spec.key)
         assert (ended.signal, ended.lapsed) == (9, True)
-        assert await text(opened.runtime.logs(spec.key, previous=False, follow=False, tail=0)) == "up\n"
+        assert await text(opened.runtime.logs(spec.key, LogWanted())) == "up\n"
         assert CHILD not in [process.info["cmdline"] for process in psutil.process_iter(["cmdline"])]
 
     async def test_one_that_is_renewed_goes_on(self, runtime_case: RuntimeCase, opened: Watched) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from borgish.borglet.runtimes.base import StartFailed
 from borgish.spec.job import Program as Sidecar
-from borgish.wire.link import AttemptSpec
+from borgish.wire.link import AttemptSpec, LogWanted
 from tests.contract.runtime.suite import DEADLINE_SECONDS, Program, RuntimeCase, Watched, as_shell, text
 
 
@@ -94,12 +94,12 @@ class SidecarContract:
         await opened.runtime.start(main, 1)
         await opened.runtime.start(beside, 1)
         await opened.end_of(beside.key)
-        logs = opened.runtime.logs(beside.key, previous=False, follow=False, tail=0)
+        logs = opened.runtime.logs(beside.key, LogWanted())
         assert await text(logs) == "of the other\n"
         await opened.has_said(main.key, b"of the main one")
         await opened.runtime.kill(main.key)
         await opened.end_of(main.key)
-        logs = opened.runtime.logs(main.key, previous=False, follow=False, tail=0)
+        logs = opened.runtime.logs(main.key, LogWanted())
         assert await text(logs) == "of the main one\n"
 
     async def test_a_command_runs_beside_the_one_that_is_named(

@@ -19,16 +19,18 @@ for what starts real programs. ``as_shell(program)`` is a program as a shell com
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Callable
+from datetime import datetime
 from typing import Protocol
 
 import msgspec
 import pytest
 
 from borgish.borglet.runtimes.base import RunState, StartFailed, TaskRuntime
+from borgish.clock import SystemClock
 from borgish.resources import Resources
 from borgish.spec.job import Restart, Stop
 from borgish.vocabulary import Runtime
-from borgish.wire.link import AttemptSpec, Exit
+from borgish.wire.link import AttemptSpec, Exit, LogWanted
 
 DEADLINE_SECONDS = 120.0
 
@@ -108,7 +110,7 @@ class Watched:
         """Wait until a word is in the output of the latest run: started is not yet having said anything."""
         said = b""
         async with asyncio.timeout(DEADLINE_SECONDS):
-            async for chunk in self.runtime.logs(key, previous=False, follow=True, tail=0):
+            async for chunk in self.runtime.logs(key, LogWanted(follow=True)):
                 said += chunk
                 if word in said:
                     return
@@ -262,7 +264,7 @@ class RunContract:
         await later.has_said(spec.key, b"second")
         await later.runtime.kill(spec.key)
         assert not (await later.end_of(spec.key)).ok
-        assert await text(later.runtime.logs(spec.key, previous=False, follow=False, tail=0)) == "second\n"
+        assert await text(later.runtime.logs(spec.key, LogWanted())) == "second\n"
         await later.runtime.close()
 
 
@@ -273,7 +275,7 @@ class LogContract:
         spec = runtime_case.spec(Program(prints=("one", "two"), runs_seconds=0))
         await opened.runtime.start(spec, 1)
         await opened.end_of(spec.key)
-        logs = opened.runtime.logs(spec.key, previous=False, follow=False, tail=0)
+        logs = opened.runtime.logs(spec.key, LogWanted())
         assert await text(logs) == "one\ntwo\n"
 
     @pytest.mark.parametrize(("tail", "wanted"), [(1, "c\n"), (2, "b\nc\n"), (9, "a\nb\nc\n")])
@@ -283,7 +285,27 @@ class LogContract:
         spec = runtime_case.spec(Program(prints=("a", "b", "c"), runs_seconds=0))
         await opened.runtime.start(spec, 1)
         await opened.end_of(spec.key)
-        assert await text(opened.runtime.logs(spec.key, previous=False, follow=False, tail=tail)) == wanted
+        assert await text(opened.runtime.logs(spec.key, LogWanted(tail=tail))) == wanted
+
+    async def test_each_line_is_told_with_its_time(self, runtime_case: RuntimeCase, opened: Watched) -> None:
+        spec = runtime_case.spec(Program(prints=("one", "two three"), runs_seconds=0))
+        began = SystemClock().now().wall
+        await opened.runtime.start(spec, 1)
+        await opened.end_of(spec.key)
+        ended = SystemClock().now().wall
+        said = await text(opened.runtime.logs(spec.key, LogWanted(timestamps=True)))
+        lines = [line.split(" ", 1) for line in said.splitlines()]
+        assert [line for _, line in lines] == ["one", "two three"]
+        for at, _ in lines:
+            assert began - 1 <= datetime.fromisoformat(f"{at[:23]}+00:00").timestamp() <= ended + 1
+
+    async def test_since_leaves_out_what_is_older(self, runtime_case: RuntimeCase, opened: Watched) -> None:
+        spec = runtime_case.spec(Program(prints=("one", "two"), runs_seconds=0))
+        await opened.runtime.start(spec, 1)
+        await opened.end_of(spec.key)
+        now = SystemClock().now().wall
+        for since, wanted in ((now - 3600, "one\ntwo\n"), (now + 3600, "")):
+            assert await text(opened.runtime.logs(spec.key, LogWanted(since=since))) == wanted
 
     async def test_previous_is_the_run_before(self, runtime_case: RuntimeCase, opened: Watched) -> None:
         for run, word in ((1, "first"), (2, "second")):
@@ -291,8 +313,8 @@ class LogContract:
             opened.news.clear()
             await opened.runtime.start(spec, run)
             await opened.end_of(spec.key)
-        now = opened.runtime.logs(spec.key, previous=False, follow=False, tail=0)
-        before = opened.runtime.logs(spec.key, previous=True, follow=False, tail=0)
+        now = opened.runtime.logs(spec.key, LogWanted())
+        before = opened.runtime.logs(spec.key, LogWanted(previous=True))
         assert (await text(now), await text(before)) == ("second\n", "first\n")
 
     async def test_following_ends_when_the_run_has_ended(
@@ -300,7 +322,7 @@ class LogContract:
     ) -> None:
         spec = runtime_case.spec(Program(prints=("soon",), runs_seconds=0.3, exit_code=1))
         await opened.runtime.start(spec, 1)
-        assert await text(opened.runtime.logs(spec.key, previous=False, follow=True, tail=0)) == "soon\n"
+        assert await text(opened.runtime.logs(spec.key, LogWanted(follow=True))) == "soon\n"
 
     async def test_kill_ends_a_program_that_ignores_term(
         self, runtime_case: RuntimeCase, opened: Watched
@@ -324,8 +346,8 @@ class LogContract:
         await opened.runtime.forget(spec.key)
         later = await Watched(runtime_case.make()).open()
         for runtime in (opened.runtime, later.runtime):
-            now = runtime.logs(spec.key, previous=False, follow=True, tail=0)
-            before = runtime.logs(spec.key, previous=True, follow=False, tail=0)
+            now = runtime.logs(spec.key, LogWanted(follow=True))
+            before = runtime.logs(spec.key, LogWanted(previous=True))
             assert (await text(now), await text(before)) == ("second\n", "first\n")
         await later.runtime.close()
 
@@ -336,13 +358,13 @@ class LogContract:
         await opened.runtime.start(spec, 1)
         await opened.end_of(spec.key)
         for _ in range(2):
-            now = opened.runtime.logs(spec.key, previous=False, follow=False, tail=0)
-            before = opened.runtime.logs(spec.key, previous=True, follow=False, tail=0)
+            now = opened.runtime.logs(spec.key, LogWanted())
+            before = opened.runtime.logs(spec.key, LogWanted(previous=True))
             assert ([piece async for piece in now], [piece async for piece in before]) == ([b""], [])
             await opened.runtime.forget(spec.key)
 
     async def test_logs_of_nothing_are_empty(self, opened: Watched) -> None:
-        logs = opened.runtime.logs("ann/web/9@1", previous=False, follow=True, tail=0)
+        logs = opened.runtime.logs("ann/web/9@1", LogWanted(follow=True))
         assert await text(logs) == ""
 
 
@@ -366,7 +388,7 @@ class ProgramContract:
         )
         await opened.runtime.start(spec, 1)
         await opened.end_of(spec.key)
-        logs = opened.runtime.logs(spec.key, previous=False, follow=False, tail=0)
+        logs = opened.runtime.logs(spec.key, LogWanted())
         assert await text(logs) == "blue é\n$HOME é\n"
 
     async def test_use_is_told(self, runtime_case: RuntimeCase, opened: Watched) -> None:

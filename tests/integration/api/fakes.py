@@ -50,7 +50,15 @@ from borgish.wire.api_past import (
     RollbackRequest,
 )
 from borgish.wire.api_plans import PlannedPlace, PlanView
-from borgish.wire.link import ExecPiece, ExecReply, JoinReply, JoinRequest, StdinReply, Terminal
+from borgish.wire.link import (
+    ExecPiece,
+    ExecReply,
+    JoinReply,
+    JoinRequest,
+    LogWanted,
+    StdinReply,
+    Terminal,
+)
 from tests.unit.api.cells import NOW, small_cell, small_observed, small_refusals
 
 CLOCK = SystemClock()
@@ -119,7 +127,7 @@ class FakeMaster:
         self.noted: list[AuditNote] = []
         self.sought: list[Moment] = []
         self.rolled_back: list[RollbackRequest] = []
-        self.log_calls: list[tuple[str, str, bool, bool, bool, int]] = []
+        self.log_calls: list[tuple[str, str, bool, LogWanted]] = []
         self.log_runs: list[tuple[int, int | None]] = []
         self.happened = [EventView(p, "t", "placed", f"line {p}", "ann/web", (p,)) for p in range(1, 6)]
         self.journal: list[Entry] = []
@@ -216,20 +224,18 @@ class FakeMaster:
     async def logs(
         self,
         task: str,
+        wanted: LogWanted,
         *,
-        previous: bool,
-        incoming: bool,
-        follow: bool,
-        tail: int,
+        incoming: bool = False,
         program: str = "",
         attempt: int = 0,
         restarts: int | None = None,
     ) -> AsyncIterator[bytes]:
-        self.log_calls.append((task, program, previous, incoming, follow, tail))
+        self.log_calls.append((task, program, incoming, wanted))
         self.log_runs.append((attempt, restarts))
         if self.log_failure:
             raise self.log_failure
-        return self._log_lines(follow=follow)
+        return self._log_lines(follow=wanted.follow)
 
     async def _log_lines(self, *, follow: bool) -> AsyncIterator[bytes]:
         self.logs_open += 1

@@ -62,8 +62,9 @@ from borgish.wire.api_past import (
     CheckpointVerdict,
     Imported,
 )
-from borgish.wire.link import Facts, JoinReply, JoinRequest
+from borgish.wire.link import Facts, JoinReply, JoinRequest, LogWanted
 from tests.integration.api.fakes import RunningApi, until
+from tests.unit.api.cells import NOW
 
 JOB = b"name: hello\ntasks: 2\nrun: [sleep, '60']\n"
 
@@ -269,7 +270,17 @@ def test_logs_are_streamed_as_they_are(api: RunningApi, admin: Client) -> None:
         b"".join(admin.stream(path, {"previous": True, "tail": 5, "program": "proxy"}))
         == b"one\n\x1b[31mtwo\xff\n"
     )
-    assert api.master.log_calls == [("ann/web/0", "proxy", True, False, False, 5)]
+    assert api.master.log_calls == [("ann/web/0", "proxy", False, LogWanted(previous=True, tail=5))]
+
+
+def test_logs_since_a_time_and_with_times(api: RunningApi, admin: Client) -> None:
+    path = quoted("tasks", "ann", "web", 0, "logs")
+    list(admin.stream(path, {"since": "10m", "timestamps": True}))
+    assert api.master.log_calls[-1][-1] == LogWanted(since=NOW.wall - 600, timestamps=True)
+    list(admin.stream(path, {"since": "2026-01-01T00:00:00Z"}))
+    assert api.master.log_calls[-1][-1] == LogWanted(since=1_767_225_600.0)
+    with pytest.raises(Invalid, match="since: 'soon' is neither a time nor an age"):
+        admin.stream(path, {"since": "soon"})
 
 
 def test_logs_of_one_run_are_asked_for_by_its_attempt(api: RunningApi, admin: Client) -> None:

@@ -95,7 +95,7 @@ def test_lists_are_whole_and_of_the_kind_that_is_said(api: RunningApi) -> None:
     tasks = both(api, "tasks", "ann/web", state="running")
     assert {each.job for each in tasks} == {"ann/web"}
     assert both(api, "logs", "ann/web/0", tail=5) == b"one\n\x1b[31mtwo\xff\n"
-    assert [call[-1] for call in api.master.log_calls] == [5, 5]
+    assert [call[-1].tail for call in api.master.log_calls] == [5, 5]
 
 
 @pytest.mark.parametrize(

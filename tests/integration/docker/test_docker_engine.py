@@ -10,6 +10,7 @@ from borgish.borglet.runtimes.base import StartFailed
 from borgish.borglet.runtimes.docker import DockerRuntime
 from borgish.borglet.runtimes.docker_container import Owner, Place, container_config
 from borgish.errors import Conflict, Unreachable
+from borgish.wire.link import LogWanted
 from tests.integration.docker.engine_between import EngineBetween
 from tests.integration.docker.machine import (
     GATE,
@@ -170,7 +171,7 @@ async def test_following_can_be_given_up(machine: Machine) -> None:
     spec = machine.spec("sh", "-c", "echo here; sleep 1000")
     await runtime.start(spec, 1)
     async with asyncio.timeout(PATIENCE_SECONDS):
-        async for part in runtime.logs(spec.key, previous=False, follow=True, tail=0):
+        async for part in runtime.logs(spec.key, LogWanted(follow=True)):
             assert part == b"here\n"
             break
 

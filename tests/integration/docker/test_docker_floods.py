@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from borgish.borglet.runtimes.docker import DockerRuntime
-from borgish.wire.link import AttemptSpec
+from borgish.wire.link import AttemptSpec, LogWanted
 from tests.integration.docker.machine import PATIENCE_SECONDS, SLEEP, Machine, ended
 
 pytestmark = pytest.mark.docker
@@ -71,7 +71,7 @@ async def test_a_flood_of_output_is_kept_in_three_small_files(
     await runtime.start(spec, 1)
     assert (await ended(runtime, spec.key)).ok
     size = 0
-    async for part in runtime.logs(spec.key, previous=False, follow=False, tail=0):
+    async for part in runtime.logs(spec.key, LogWanted()):
         size += len(part)
     assert 10 * MIB < size < 31 * MIB
     assert await lives_well(*victim)

@@ -14,6 +14,7 @@ from borgish.borglet.runtimes.leftovers import KEEP_NOTHING, Retention
 from borgish.borglet.stop_all import stop_all
 from borgish.clock import Now, SystemClock
 from borgish.vocabulary import Runtime
+from borgish.wire.link import LogWanted
 from tests.integration.docker.engine_between import EngineBetween
 from tests.integration.docker.machine import KEY, SLEEP, Machine, ended, impatient, until
 
@@ -39,7 +40,7 @@ async def text(parts: AsyncIterator[bytes]) -> str:
 
 
 async def output(runtime: DockerRuntime, key: str = KEY, *, previous: bool = False) -> str:
-    return await text(runtime.logs(key, previous=previous, follow=False, tail=0))
+    return await text(runtime.logs(key, LogWanted(previous=previous)))
 
 
 async def let_go(machine: Machine, runtime: DockerRuntime, *words: str, attempt: int = 7) -> str:
@@ -57,7 +58,7 @@ async def test_the_output_of_what_was_let_go_can_be_read(machine: Machine) -> No
     key = await let_go(machine, runtime, "one", "two", "three")
     assert await output(runtime, key) == "three\n"
     assert await output(runtime, key, previous=True) == "two\n"
-    assert await text(runtime.logs(key, previous=False, follow=True, tail=1)) == "three\n"
+    assert await text(runtime.logs(key, LogWanted(follow=True, tail=1))) == "three\n"
     assert runtime.look(key) is None
 
 

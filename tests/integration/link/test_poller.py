@@ -22,7 +22,7 @@ from borgish.link.transport import HttpPeer, HttpTransport
 from borgish.resources import Resources
 from borgish.vocabulary import Phase, Runtime
 from borgish.wire.api import Problem
-from borgish.wire.link import AttemptReport, Facts, Leader, PollReply, PollRequest, Report
+from borgish.wire.link import AttemptReport, Facts, Leader, LogWanted, PollReply, PollRequest, Report
 
 FACTS = Facts(Resources(1000, 1024**3), {}, (Runtime.PROCESS,), 20000, 20010)
 LEADER = Leader("http://a:7400", "nonce")
@@ -377,10 +377,10 @@ async def test_a_machine_that_moved_is_polled_there(bench: Bench, borglet: FakeB
 async def test_logs_of_what_is_not_there(bench: Bench) -> None:
     await bench.until(lambda: bench.inbox.reports)
     with pytest.raises(NotFound, match="no such attempt"):
-        async for _ in bench.link.logs("m1", "a/b/0", 1, previous=False, follow=False, tail=0):
+        async for _ in bench.link.logs("m1", "a/b/0", 1, LogWanted()):
             pass
     with pytest.raises(NotFound, match="no machine m9"):
-        async for _ in bench.link.logs("m9", "a/b/0", 1, previous=False, follow=False, tail=0):
+        async for _ in bench.link.logs("m9", "a/b/0", 1, LogWanted()):
             pass
 
 
@@ -389,7 +389,7 @@ async def test_logs_of_a_machine_that_is_gone(borglet: FakeBorglet) -> None:
     bench.cell.machines["m1"].port = 1
     bench.link.sync(["m1"])
     with pytest.raises(Unreachable):
-        async for _ in bench.link.logs("m1", "a/b/0", 1, previous=False, follow=False, tail=0):
+        async for _ in bench.link.logs("m1", "a/b/0", 1, LogWanted()):
             pass
     await bench.link.close()
 

@@ -22,6 +22,7 @@ from borgish.borglet.runtimes.processes import is_alive
 from borgish.borglet.runtimes.shim.basics import start_ticks
 from borgish.resources import Resources
 from borgish.vocabulary import HELD, Runtime
+from borgish.wire.link import LogWanted
 from tests.contract.runtime.suite import DEADLINE_SECONDS, Watched, attempt_spec, text
 from tests.integration.runtimes.machine import PYTHON, end_all
 
@@ -174,7 +175,7 @@ async def _play(state: Path, engine: Path) -> Scene:
     )
     await runtime.start(attack, 1)
     await watched.end_of(attack.key)
-    said = await text(runtime.logs(attack.key, previous=False, follow=False, tail=0))
+    said = await text(runtime.logs(attack.key, LogWanted()))
     lives = is_alive(at.pid, start_ticks(at.pid))
     await runtime.kill(victim.key)
     await watched.end_of(victim.key)

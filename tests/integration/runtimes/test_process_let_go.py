@@ -8,6 +8,7 @@ import pytest
 from borgish.borglet.runtimes import leftovers as rule
 from borgish.borglet.runtimes.base import StartFailed
 from borgish.borglet.runtimes.leftovers import Retention
+from borgish.wire.link import LogWanted
 from tests.contract.runtime.suite import text
 from tests.integration.runtimes.machine import Machine
 
@@ -43,7 +44,7 @@ async def test_what_is_wanted_for_longer_is_so_by_the_next_borglet_too(
     async with machine.opened(keep) as later:
         assert later.found == []
         await later.until(lambda: folders(machine) == {machine.run_folder(wanted.key).path})
-        assert await text(later.runtime.logs(wanted.key, previous=False, follow=False, tail=0)) == "word\n"
+        assert await text(later.runtime.logs(wanted.key, LogWanted())) == "word\n"
 
 
 async def test_folders_are_removed_while_the_borglet_runs(
@@ -63,7 +64,7 @@ async def test_folders_are_removed_while_the_borglet_runs(
             await now.runtime.forget(spec.key)
         left = {machine.run_folder(spec.key).path for spec in (stays, ended, specs[-1])}
         await now.until(lambda: folders(machine) == left)
-        logs = now.runtime.logs(specs[-1].key, previous=False, follow=False, tail=0)
+        logs = now.runtime.logs(specs[-1].key, LogWanted())
         assert await text(logs) == "word5\n"
         assert now.runtime.removed(specs[0].key) == "more than 1 ended programs were kept"
 

@@ -40,6 +40,7 @@ from types import SimpleNamespace
 from borgish.borglet.runtimes import metadata
 from borgish.borglet.runtimes.process import ProcessRuntime
 from borgish.vocabulary import Runtime
+from borgish.wire.link import LogWanted
 from tests.contract.runtime.suite import Watched, attempt_spec, text
 
 folder, tool, python, call = sys.argv[1:]
@@ -56,7 +57,7 @@ async def main():
     spec = attempt_spec((python, "-c", call), Runtime.PROCESS, env={"ADDRESSES": told})
     await watched.runtime.start(spec, 1)
     await watched.end_of(spec.key)
-    said = await text(watched.runtime.logs(spec.key, previous=False, follow=False, tail=0))
+    said = await text(watched.runtime.logs(spec.key, LogWanted()))
     measure = watched.runtime.measures()["metadata"]
     await watched.runtime.close()
     here = subprocess.run([python, "-c", call], check=True, capture_output=True, text=True).stdout

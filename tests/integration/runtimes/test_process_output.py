@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from borgish.wire.link import LogWanted
 from tests.contract.runtime.suite import text
 from tests.integration.runtimes.machine import Machine
 
@@ -25,7 +26,7 @@ async def test_rotation_loses_no_byte(machine: Machine) -> None:
         assert 20 * 1024**2 < len(kept) <= 30 * 1024**2
         numbers = [int(line[:9]) for line in kept.splitlines()[1:]]
         assert numbers == list(range(count - len(numbers), count))
-        tail = await text(now.runtime.logs(spec.key, previous=False, follow=False, tail=300_000))
+        tail = await text(now.runtime.logs(spec.key, LogWanted(tail=300_000)))
         assert tail == "".join(LINE % i for i in range(count - 300_000, count))
 
 
@@ -35,7 +36,7 @@ async def test_following_through_rotation_sees_every_line(machine: Machine) -> N
         spec = machine.spec("awk", program)
         await now.runtime.start(spec, 1)
         size = 0
-        async for chunk in now.runtime.logs(spec.key, previous=False, follow=True, tail=0):
+        async for chunk in now.runtime.logs(spec.key, LogWanted(follow=True)):
             size += len(chunk)
         assert size == count * WIDTH
 
@@ -44,7 +45,7 @@ async def test_following_goes_on_to_the_end_of_its_run_only(machine: Machine) ->
     async with machine.opened() as now:
         spec = machine.spec("sh", "-c", "echo one; exit 1")
         await now.runtime.start(spec, 1)
-        follower = now.runtime.logs(spec.key, previous=False, follow=True, tail=0)
+        follower = now.runtime.logs(spec.key, LogWanted(follow=True))
         first = await anext(follower)
         await now.end_of(spec.key)
         now.news.clear()
@@ -85,7 +86,7 @@ async def test_output_of_an_ended_attempt_can_be_read_after_it_was_forgotten(mac
         await now.end_of(spec.key)
         await now.runtime.forget(spec.key)
         assert not (machine.run_folder(spec.key).path / "work").exists()
-        assert await text(now.runtime.logs(spec.key, previous=False, follow=False, tail=0)) == "kept\n"
+        assert await text(now.runtime.logs(spec.key, LogWanted())) == "kept\n"
 
 
 def _note(folder: Path) -> str:

@@ -16,7 +16,7 @@ from borgish.borglet.runtimes.process import ProcessRuntime
 from borgish.borglet.runtimes.uids import UidRules
 from borgish.spec.job import Program
 from borgish.vocabulary import HELD, PROGRAM_MEASURES, Network, Runtime
-from borgish.wire.link import AttemptSpec
+from borgish.wire.link import AttemptSpec, LogWanted
 from tests.contract.runtime.suite import DEADLINE_SECONDS, Watched, attempt_spec, text
 from tests.integration.runtimes.machine import end_all
 
@@ -63,7 +63,7 @@ async def said(watched: Watched, spec: AttemptSpec) -> list[str]:
     """Run a program to its end and return what it wrote."""
     await watched.runtime.start(spec, 1)
     await watched.end_of(spec.key)
-    return (await text(watched.runtime.logs(spec.key, previous=False, follow=False, tail=0))).splitlines()
+    return (await text(watched.runtime.logs(spec.key, LogWanted()))).splitlines()
 
 
 async def test_finding_out_what_holds_leaves_the_devices_of_the_machine_as_they_are(watched: Watched) -> None:
@@ -112,7 +112,7 @@ async def test_no_network_but_that_of_its_programs(watched: Watched) -> None:
     main = shell("readlink /proc/self/ns/net; exec sleep 600", network=Network.NONE, programs=(sidecar,))
     await watched.runtime.start(main, 1)
     lines = await said(watched, main.beside(sidecar))
-    main_said = await text(watched.runtime.logs(main.key, previous=False, follow=False, tail=0))
+    main_said = await text(watched.runtime.logs(main.key, LogWanted()))
     assert main_said.strip() == lines[0] != os.readlink("/proc/self/ns/net")
     assert [line.split(":")[0].strip() for line in lines if ":" in line and "net:" not in line] == ["lo"]
 

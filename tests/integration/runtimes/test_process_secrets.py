@@ -10,7 +10,7 @@ import pytest
 from borgish.borglet.runtimes.process import ProcessRuntime
 from borgish.borglet.runtimes.secrets import SecretFolders, memory_folder
 from borgish.vocabulary import Runtime
-from borgish.wire.link import Assignment, AttemptSpec, SecretValue
+from borgish.wire.link import Assignment, AttemptSpec, LogWanted, SecretValue
 from tests.contract.runtime.suite import Watched, attempt_spec, text
 from tests.integration.runtimes.machine import end_all
 
@@ -52,7 +52,7 @@ def contents(folder: Path) -> list[bytes]:
 async def said(watched: Watched, spec: AttemptSpec) -> str:
     await watched.runtime.start(spec, 1)
     await watched.end_of(spec.key)
-    return await text(watched.runtime.logs(spec.key, previous=False, follow=False, tail=0))
+    return await text(watched.runtime.logs(spec.key, LogWanted()))
 
 
 async def test_a_program_has_its_secrets_as_they_are(watched: Watched, folders: SecretFolders) -> None:
@@ -96,8 +96,7 @@ async def test_another_value_is_in_the_file_at_once_and_in_the_environment_of_th
     await watched.runtime.start(spec, 2)
     await watched.end_of(spec.key)
     output = [
-        await text(watched.runtime.logs(spec.key, previous=previous, follow=False, tail=0))
-        for previous in (True, False)
+        await text(watched.runtime.logs(spec.key, LogWanted(previous=previous))) for previous in (True, False)
     ]
     assert output == ["one\n", "two\n"]
 

@@ -28,7 +28,7 @@ from borgish.borglet.runtimes.process import ProcessRuntime
 from borgish.borglet.runtimes.zygote import zygote_text
 from borgish.errors import Unreachable
 from borgish.vocabulary import Runtime
-from borgish.wire.link import Terminal
+from borgish.wire.link import LogWanted, Terminal
 from tests.contract.runtime.suite import Watched, attempt_spec, text
 
 state, uid, interpreter, forbidden = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
@@ -64,7 +64,7 @@ async def main():
         killed = error.message
     await runtime.kill(spec.key)
     ended = await watched.end_of(spec.key)
-    said = await text(runtime.logs(spec.key, previous=False, follow=False, tail=0))
+    said = await text(runtime.logs(spec.key, LogWanted()))
     await runtime.close()
     lines = said.splitlines(), beside.decode().splitlines()
     print(json.dumps([runtime.measures(), *lines, killed, ended.signal]))

@@ -24,6 +24,7 @@ from borgish.wire.link import (
     ExecRequest,
     Exit,
     Facts,
+    LogWanted,
     PollReply,
     PollRequest,
     StopOrder,
@@ -96,7 +97,7 @@ class MadeUp:
     async def sample(self) -> list[Usage]:
         return []
 
-    async def logs(self, key: str, *, previous: bool, follow: bool, tail: int) -> AsyncIterator[bytes]:
+    async def logs(self, key: str, wanted: LogWanted) -> AsyncIterator[bytes]:
         if key in self.runs:
             yield b"hello\n"
 
@@ -350,15 +351,15 @@ async def test_output_of_a_run_is_that_of_no_other(
     bench.runtime.runs[KEY] = RunState(KEY, 5, 45, SystemClock().now().wall)
     asked: list[bool] = []
 
-    async def logs(_key: str, *, previous: bool, **_: object) -> AsyncIterator[bytes]:
-        asked.append(previous)
+    async def logs(_key: str, wanted: LogWanted) -> AsyncIterator[bytes]:
+        asked.append(wanted.previous)
         yield b"x"
 
     monkeypatch.setattr(bench.runtime, "logs", logs)
-    assert [each async for each in bench.agent.logs(KEY, previous=False, follow=True, tail=0, run=run)]
+    assert [each async for each in bench.agent.logs(KEY, LogWanted(follow=True), run=run)]
     assert asked == [previous]
     with pytest.raises(NotFound, match="removed the output of run 3"):
-        await anext(bench.agent.logs(KEY, previous=False, follow=True, tail=0, run=3))
+        await anext(bench.agent.logs(KEY, LogWanted(follow=True), run=3))
 
 
 async def test_exec_and_logs_are_for_what_is_here(bench: Bench) -> None:
@@ -366,24 +367,24 @@ async def test_exec_and_logs_are_for_what_is_here(bench: Bench) -> None:
     await until(lambda: bench.said().phase is Phase.UP)
     request = ExecRequest("ann/web/0", 7, ("ls",))
     assert (await bench.agent.exec(request)).output == b"said"
-    logs = bench.agent.logs(KEY, previous=False, follow=False, tail=0)
+    logs = bench.agent.logs(KEY, LogWanted())
     assert [chunk async for chunk in logs] == [b"hello\n"]
     bench.runtime.end(KEY, Exit(code=0))
     with pytest.raises(NotFound, match="does not run"):
         await bench.agent.exec(request)
     with pytest.raises(NotFound, match="has no output"):
-        await anext(bench.agent.logs("ann/web/9@9", previous=False, follow=False, tail=0))
+        await anext(bench.agent.logs("ann/web/9@9", LogWanted()))
 
 
 @pytest.mark.parametrize("earlier", [b"before\n", b""])
 async def test_output_of_what_was_let_go_is_that_of_its_last_run_that_wrote(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, earlier: bytes
 ) -> None:
-    async def logs(_key: str, *, previous: bool, **_: object) -> AsyncIterator[bytes]:
-        yield earlier if previous else b""
+    async def logs(_key: str, wanted: LogWanted) -> AsyncIterator[bytes]:
+        yield earlier if wanted.previous else b""
 
     monkeypatch.setattr(bench.runtime, "logs", logs)
-    found = bench.agent.logs("ann/web/9@9", previous=False, follow=False, tail=0)
+    found = bench.agent.logs("ann/web/9@9", LogWanted())
     assert b"".join([chunk async for chunk in found]) == earlier
 
 
@@ -392,5 +393,5 @@ async def test_output_that_was_removed_is_reported_with_the_reason(bench: Bench)
     with pytest.raises(
         NotFound, match="m1 has removed the output of ann/web/9@9: it ended more than"
     ) as caught:
-        await anext(bench.agent.logs("ann/web/9@9", previous=False, follow=False, tail=0))
+        await anext(bench.agent.logs("ann/web/9@9", LogWanted()))
     assert "[keep]" in caught.value.hint

@@ -143,7 +143,7 @@ class Logging:
     def end_polls(self) -> None:
         pass
 
-    async def logs(self, key: str, **_: object) -> AsyncIterator[bytes]:
+    async def logs(self, key: str, *_: object) -> AsyncIterator[bytes]:
         yield key.encode()
         await asyncio.Event().wait()
 

@@ -11,6 +11,7 @@ from borgish.errors import NotFound, Unreachable
 from borgish.master import programs
 from borgish.master.programs import Programs
 from borgish.vocabulary import JobKind, State
+from borgish.wire.link import LogWanted
 
 TASK = "ann/web/0"
 
@@ -44,18 +45,19 @@ class Made:
         return None
 
     async def _logs(
-        self, machine: str, _task: str, attempt: int, *, previous: bool, run: int, **_: object
+        self, machine: str, _task: str, attempt: int, wanted: LogWanted, _program: str, run: int
     ) -> AsyncIterator[bytes]:
-        self.asked.append((machine, attempt, previous, run))
+        self.asked.append((machine, attempt, wanted.previous, run))
         try:
             while piece := await self.pieces.get():
                 yield piece
         finally:
             self.closed = True
 
-    async def logs(self, *, follow: bool = False, **which: Any) -> AsyncIterator[bytes]:
-        given: dict[str, Any] = {"previous": False, "incoming": False, "tail": 0} | which
-        return await self.programs.logs(TASK, follow=follow, **given)
+    async def logs(
+        self, *, follow: bool = False, previous: bool = False, **which: Any
+    ) -> AsyncIterator[bytes]:
+        return await self.programs.logs(TASK, LogWanted(previous, follow), **which)
 
 
 @pytest.mark.parametrize(

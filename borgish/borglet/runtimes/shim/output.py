@@ -3,10 +3,16 @@
 import contextlib
 import os
 
-from borgish.borglet.runtimes.shim.basics import CHUNK_BYTES, PRIVATE, write_padded
+from borgish.borglet.runtimes.shim.basics import CHUNK_BYTES, PRIVATE, wall_seconds, write_padded
 
 LOG_BYTES_MAX = 10 * 1024**2
 LOG_NAMES = ("log", "log.1", "log.2")
+MARKS = ".at"
+"""Beside a file of output, when it was written: lines of an offset and the milliseconds since 1970 from which
+on what stands there came. The first is of offset 0; one without this file was written within a second."""
+MARK_SECONDS = 1.0
+"""What comes within this time after a mark belongs to it: a second is what people ask logs for, and a program
+that writes all the time costs a mark a second."""
 
 
 class Log:
@@ -19,6 +25,7 @@ class Log:
         self.reported = 0
         self.why = ""
         self.note = os.open("note", os.O_CREAT | os.O_RDWR, PRIVATE)
+        self.began = self.marked = wall_seconds()  # the file at hand; and when its latest mark is from
 
     def pump(self, source: int) -> bool:
         """Take what is there, at most a chunk; return whether there was something."""
@@ -41,6 +48,8 @@ class Log:
             try:
                 if self.fd < 0:
                     self._open()
+                if not 0 <= (now := wall_seconds()) - self.marked < MARK_SECONDS:  # clocks are set back, too
+                    self._mark(now)
                 written = os.write(self.fd, data[: LOG_BYTES_MAX - self.size])
             except OSError as error:
                 self._drop(len(data), error.strerror or str(error))
@@ -52,14 +61,33 @@ class Log:
 
     def _open(self) -> None:
         self.fd = os.open("log", os.O_CREAT | os.O_APPEND | os.O_WRONLY, PRIVATE)
-        self.size = min(os.fstat(self.fd).st_size, LOG_BYTES_MAX - 1)
+        there = os.fstat(self.fd)
+        self.size = min(there.st_size, LOG_BYTES_MAX - 1)
+        if there.st_size:  # of a shim before this one
+            self.began = there.st_mtime
+
+    def _mark(self, now: float) -> None:
+        """Note that what follows in the file came from now on; a disk without room costs the time alone."""
+        self.marked = now
+        with contextlib.suppress(OSError):
+            marks = os.open(f"log{MARKS}", os.O_CREAT | os.O_APPEND | os.O_WRONLY, PRIVATE)
+            try:
+                first = f"0 {self.began * 1000:.0f}\n" if self.size and not os.fstat(marks).st_size else ""
+                os.write(marks, f"{first}{self.size} {now * 1000:.0f}\n".encode())
+            finally:
+                os.close(marks)
 
     def _rotate(self) -> None:
         os.close(self.fd)
         self.fd = -1
         for young, old in (("log.1", "log.2"), ("log", "log.1")):
             with contextlib.suppress(OSError):
+                os.unlink(old + MARKS)
+            with contextlib.suppress(OSError):
+                os.rename(young + MARKS, old + MARKS)
+            with contextlib.suppress(OSError):
                 os.rename(young, old)
+        self.began = self.marked = wall_seconds()
 
     def _drop(self, count: int, why: str) -> None:
         self.dropped += count
@@ -78,7 +106,7 @@ class Log:
 
 def begin_files() -> None:
     """Make way for a new run: the former run's output becomes the previous one."""
-    for name in LOG_NAMES:
+    for name in (*LOG_NAMES, *(f"{name}{MARKS}" for name in LOG_NAMES)):
         with contextlib.suppress(FileNotFoundError):
             os.unlink("previous." + name)
         with contextlib.suppress(FileNotFoundError):
