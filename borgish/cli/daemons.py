@@ -123,9 +123,11 @@ def _started_ticks(pid: int) -> str:
     """Return when the kernel says a process was started; empty when it does not run."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+        # Of a process that is killed the first thread may be gone while others hold its files and locks.
+        is_gone = stat[0] in (b"Z", b"X") and len(os.listdir(f"/proc/{pid}/task")) <= 1
     except OSError:
         return ""
-    return "" if stat[0] in (b"Z", b"X") else stat[19].decode()
+    return "" if is_gone else stat[19].decode()
 
 
 def _write_pid(daemon: Daemon, pid: int) -> None:

@@ -1,6 +1,7 @@
 """Daemons of a local cell: none runs that nobody could stop."""
 
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 
 from borgish.cli import daemons
 from borgish.cli.local_cell import Daemon
+from tests.cells import wait_until
 
 
 def test_a_daemon_whose_number_cannot_be_kept_is_not_left_running(
@@ -34,3 +36,30 @@ def test_a_daemon_whose_number_cannot_be_kept_is_not_left_running(
     finally:
         started[0].kill()
         started[0].wait()
+
+
+# Its first thread ends, and another one goes on: the kernel calls the process a zombie.
+HALF_DEAD = """
+import ctypes, threading, time
+threading.Thread(target=time.sleep, args=(1000,)).start()
+ctypes.CDLL(None).pthread_exit(None)
+"""
+
+
+def test_a_daemon_runs_as_long_as_one_of_its_threads_does(tmp_path: Path) -> None:
+    """It holds its locks until then: whoever started the next one would be told that the store is in use."""
+    daemon = Daemon("m1", "x", tmp_path / "x.toml", tmp_path / "x.log", tmp_path / "x.pid")
+    process = subprocess.Popen([sys.executable, "-c", HALF_DEAD])
+    try:
+        daemons._write_pid(daemon, process.pid)
+        wait_until(lambda: state_of(process.pid) == "Z")
+        assert daemons.running_pid(daemon) == process.pid
+        process.kill()
+        wait_until(lambda: daemons.running_pid(daemon) == 0)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def state_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
