@@ -219,8 +219,10 @@ def play(
 
 def killed(made: LocalCell, victim: str) -> str:
     """Kill something; return what was done. Raises NotFound."""
+    from borgish.cli import daemons
+
     if victim == MASTER:
-        ran = _signal_daemon(made.master, signal.SIGKILL)
+        ran = daemons.kill(made.master)
         return "killed the master" if ran else "the master does not run"
     if "/" in victim:
         task = _task(made, victim)
@@ -228,7 +230,7 @@ def killed(made: LocalCell, victim: str) -> str:
         return f"killed the program of {task.name}, pid {task.pid} on {task.machine}"
     borglet = made.borglet(victim)
     tasks = made.tasks(victim)
-    _signal_daemon(borglet, signal.SIGKILL)  # first: it would start them again
+    daemons.kill(borglet)  # first: it would start them again
     count = made.signal_programs(tasks, signal.SIGKILL)
     return f"killed {victim}: its borglet and {plural(count, 'program')}"
 
@@ -311,15 +313,12 @@ def _task(made: LocalCell, text: str) -> "TaskView":
     return task
 
 
-def _signal_daemon(daemon: "Daemon", number: signal.Signals) -> bool:
-    """Signal a daemon; return whether it runs."""
+def _signal_daemon(daemon: "Daemon", number: signal.Signals) -> None:
     from borgish.cli.daemons import running_pid
 
-    pid = running_pid(daemon)
-    if pid:
+    if pid := running_pid(daemon):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
-    return bool(pid)
 
 
 def _wait(words: str, seconds: float) -> None:

@@ -20,6 +20,7 @@ from borgish.cli.local_cell import Daemon
 
 LOG_BYTES_MAX = 1024 * 1024
 _LOOK_SECONDS = 0.02
+_KILLED_SECONDS_MAX = 10.0
 
 
 def running_pid(daemon: Daemon) -> int:
@@ -67,12 +68,25 @@ def stop(daemons: Sequence[Daemon], seconds_max: float) -> list[str]:
     deadline = Deadline(seconds_max)
     while deadline.left and any(running_pid(daemon) for daemon in pids):
         time.sleep(_LOOK_SECONDS)
-    for daemon, pid in pids.items():
-        if running_pid(daemon):
-            _signal(pid, signal.SIGKILL)
+    for daemon in pids:
+        kill(daemon)
         daemon.pid_file.unlink(missing_ok=True)
         daemon.started_file.unlink(missing_ok=True)
     return [daemon.name for daemon in pids]
+
+
+def kill(daemon: Daemon) -> bool:
+    """Kill a daemon with SIGKILL, and wait until it is gone; return whether it ran.
+
+    The kernel takes a moment to end its threads and free its memory; until then it holds its port and locks.
+    """
+    pid = running_pid(daemon)
+    if pid:
+        _signal(pid, signal.SIGKILL)
+    deadline = Deadline(_KILLED_SECONDS_MAX)
+    while deadline.left and running_pid(daemon):
+        time.sleep(_LOOK_SECONDS)
+    return bool(pid)
 
 
 def stop_everything_run_by(borglets: Sequence[Daemon]) -> list[tuple[Daemon, str]]:

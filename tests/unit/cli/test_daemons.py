@@ -61,5 +61,31 @@ def test_a_daemon_runs_as_long_as_one_of_its_threads_does(tmp_path: Path) -> Non
         process.wait()
 
 
+# It ends by no signal but SIGKILL, and the kernel has memory and threads of it to take back.
+STUBBORN = """
+import signal, threading, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+held = bytearray(b"x") * 200_000_000
+for _ in range(8): threading.Thread(target=time.sleep, args=(1000,)).start()
+print(flush=True)
+"""
+
+
+def test_a_daemon_that_had_to_be_killed_is_gone_when_it_is_said_to_be(tmp_path: Path) -> None:
+    """Whoever starts it again at once finds its port and its locks free."""
+    daemon = Daemon("m1", "x", tmp_path / "x.toml", tmp_path / "x.log", tmp_path / "x.pid")
+    process = subprocess.Popen([sys.executable, "-c", STUBBORN], stdout=subprocess.PIPE)
+    try:
+        assert process.stdout is not None
+        process.stdout.readline()
+        daemons._write_pid(daemon, process.pid)
+        started = daemons._started_ticks(process.pid)
+        assert daemons.stop([daemon], 0.0) == ["m1"]
+        assert daemons._started_ticks(process.pid) != started
+    finally:
+        process.kill()
+        process.communicate()
+
+
 def state_of(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
