@@ -9,7 +9,7 @@ beside other calls. Which of several masters is asked is in ``masters``.
 import http.client
 import os
 import socket
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, NoReturn, Protocol, TypeVar
 from urllib.parse import SplitResult, quote, urlencode
@@ -586,6 +586,23 @@ def messages_in(pieces: Iterator[bytes]) -> Iterator[Message]:
                     fields.get("event", b"message").decode(),
                     fields["data"],
                 )
+
+
+def lines_in(pieces: Iterable[bytes], bytes_max: int) -> Iterator[list[bytes]]:
+    """Yield the lines that each piece of a stream completes, without their ends; the last may have had none.
+    One of more than ``bytes_max`` comes in parts."""
+    rest = b""
+    for piece in pieces:
+        *lines, rest = (rest + piece).split(b"\n")
+        whole = [part for line in lines for part in _parts(line, bytes_max)]
+        *parts, rest = _parts(rest, bytes_max)
+        yield whole + parts
+    if rest:
+        yield [rest]
+
+
+def _parts(line: bytes, bytes_max: int) -> list[bytes]:
+    return [line[at : at + bytes_max] for at in range(0, len(line), bytes_max)] or [b""]
 
 
 def _fields(block: bytes) -> dict[str, bytes]:

@@ -10,6 +10,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,8 +20,8 @@ from borgish.cli import complete
 from borgish.cli.job import seconds_of
 from borgish.cli.render import plural
 from borgish.cli.screen import print_err, print_out
-from borgish.cli.session import noun, session_of
-from borgish.errors import BorgishError, Conflict, NotFound, Unreachable
+from borgish.cli.session import Session, noun, session_of
+from borgish.errors import Conflict, NotFound, Unreachable
 from borgish.text import span
 
 if TYPE_CHECKING:
@@ -103,6 +104,20 @@ class LocalCell:
                 os.killpg(os.getpgid(pid), number)
                 count += 1
         return count
+
+    @cached_property
+    def user(self) -> str:
+        """Whose jobs those are that chaos brings."""
+        return Session(self.folder).who_asks()
+
+    def kill_job(self, name: str) -> None:
+        """End a job of the user for good, however many tasks it has. Raises NotFound and Conflict."""
+        from borgish.client import quoted
+        from borgish.wire.api import Accepted, KillRequest
+
+        with contextlib.closing(self.client()) as client:
+            path = quoted("jobs", self.user, name) + "/kill"
+            client.post(path, KillRequest(max_affected=100_000), Accepted)
 
     def up(self) -> int:
         """Start what does not run; return the exit code."""
@@ -274,30 +289,17 @@ def filled(made: LocalCell) -> str:
             "run": ["sleep", "1000000"],
             "resources": {"cpu": "100m", "ram": "4MiB"},
         }
-        client.post("/v1/jobs", msgspec.json.encode(spec), Accepted, params={"user": _who(client)})
+        client.post("/v1/jobs", msgspec.json.encode(spec), Accepted, params={"user": made.user})
     return f"submitted {plural(count, 'task')} of the free band, 100m of cpu each"
 
 
 def emptied(made: LocalCell) -> str:
     """End what fills the cell; return what was done."""
-    from borgish.client import quoted
-    from borgish.wire.api import Accepted, KillRequest
-
-    with contextlib.closing(made.client()) as client:
-        path = quoted("jobs", _who(client), FILLER) + "/kill"
-        try:
-            client.post(path, KillRequest(max_affected=100_000), Accepted)
-        except BorgishError:  # it is not there, or has ended
-            return "nothing fills the cell"
+    try:
+        made.kill_job(FILLER)
+    except (NotFound, Conflict):  # it is not there, or has ended
+        return "nothing fills the cell"
     return "ended what filled the cell"
-
-
-def _who(client: "Client") -> str:
-    from borgish.cli.session import login_name
-    from borgish.wire.api import WhoamiView
-
-    whoami = client.get("/v1/whoami", None, WhoamiView)
-    return whoami.name if whoami.role == "user" else login_name()
 
 
 def _task(made: LocalCell, text: str) -> "TaskView":

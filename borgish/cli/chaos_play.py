@@ -8,6 +8,7 @@ import contextlib
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import NamedTuple
 
 import msgspec
@@ -22,11 +23,9 @@ from borgish.vocabulary import State
 from borgish.wire.api import (
     Accepted,
     JobDetail,
-    KillRequest,
     StatusView,
     TaskList,
     TaskView,
-    WhoamiView,
 )
 from borgish.wire.api_past import RollbackRequest
 
@@ -51,11 +50,6 @@ class Story:
 
     def __init__(self, made: LocalCell) -> None:
         self.cell = made
-        with contextlib.closing(made.client()) as client:
-            whoami = client.get("/v1/whoami", None, WhoamiView)
-        from borgish.cli.session import login_name
-
-        self.user = whoami.name if whoami.role == "user" else login_name()
 
     def begin(self) -> None:
         """Submit the service, unless it is there, and wait until it is up."""
@@ -69,20 +63,14 @@ class Story:
             "resources": {"cpu": "50m", "ram": "48MiB"},
         }
         with contextlib.closing(self.cell.client()) as client:
-            client.post("/v1/jobs", msgspec.json.encode(spec), Accepted, params={"user": self.user})
+            client.post("/v1/jobs", msgspec.json.encode(spec), Accepted, params={"user": self.cell.user})
         self.healed()
 
     def end(self) -> None:
         """End what the story brought."""
         emptied(self.cell)
         with contextlib.suppress(BorgishError):
-            self.kill()
-
-    def kill(self) -> None:
-        """End the service."""
-        with contextlib.closing(self.cell.client()) as client:
-            path = quoted("jobs", self.user, SERVICE) + "/kill"
-            client.post(path, KillRequest(max_affected=100_000), Accepted)
+            self.cell.kill_job(SERVICE)
 
     def position(self) -> int:
         """Return how far the journal has come."""
@@ -91,21 +79,21 @@ class Story:
 
     def roll_back(self, position: int) -> str:
         """Make the service what it was at a position; return what was done."""
-        asked = RollbackRequest(str(position), only=(f"{self.user}/{SERVICE}",), max_affected=100_000)
+        asked = RollbackRequest(str(position), only=(f"{self.cell.user}/{SERVICE}",), max_affected=100_000)
         with contextlib.closing(self.cell.client()) as client:
             return client.post("/v1/rollback", asked, Accepted).text
 
     def tasks(self) -> list[TaskView]:
         """Return the tasks of the service."""
         with contextlib.closing(self.cell.client()) as client:
-            found = client.get("/v1/tasks", {"job": f"{self.user}/{SERVICE}"}, TaskList)
+            found = client.get("/v1/tasks", {"job": f"{self.cell.user}/{SERVICE}"}, TaskList)
         return list(found.items)
 
     def is_well(self) -> bool:
         """Whether the master says that all tasks of the service are up."""
         with contextlib.closing(self.cell.client()) as client:
             try:
-                job = client.get(quoted("jobs", self.user, SERVICE), None, JobDetail).job
+                job = client.get(quoted("jobs", self.cell.user, SERVICE), None, JobDetail).job
             except Unreachable:
                 return False
         return job.up == job.tasks
@@ -152,16 +140,8 @@ def _the_master_dies(story: Story) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def _a_machine_freezes(story: Story) -> Iterator[str]:
-    with stopped(story.cell, story.machine(), programs=True) as words:
-        yield words
-        story.broken(FROZEN_SECONDS)
-        story.healed()
-
-
-@contextlib.contextmanager
-def _a_machine_is_cut_off(story: Story) -> Iterator[str]:
-    with stopped(story.cell, story.machine(), programs=False) as words:
+def _a_machine_is_silent(story: Story, *, programs: bool) -> Iterator[str]:
+    with stopped(story.cell, story.machine(), programs=programs) as words:
         yield words
         story.broken(FROZEN_SECONDS)
         story.healed()
@@ -189,7 +169,7 @@ def _the_cell_is_full(story: Story) -> Iterator[str]:
 @contextlib.contextmanager
 def _somebody_errs(story: Story) -> Iterator[str]:
     before = story.position()
-    story.kill()
+    story.cell.kill_job(SERVICE)
     yield f"killed the whole job {SERVICE}, as somebody might who meant another"
     story.broken(5.0)
     time.sleep(_PAUSE_SECONDS)  # to see it gone
@@ -210,13 +190,13 @@ SCENES = (
     Scene(
         "A machine freezes",
         "it is down after ten silent seconds, and its tasks run elsewhere; when it wakes up it ends its own",
-        _a_machine_freezes,
+        partial(_a_machine_is_silent, programs=True),
     ),
     Scene(
         "A machine is cut off",
         "as before, but its programs run on: a task runs twice until the machine is heard again, unless its "
         "job is `exclusive`",
-        _a_machine_is_cut_off,
+        partial(_a_machine_is_silent, programs=False),
     ),
     Scene(
         "A machine dies",

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext, suppress
 from datetime import datetime
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
@@ -242,22 +243,10 @@ class Output:
 
 
 def lines_of(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the lines in a stream without their ends. The last may have none, and one that is longer than
-    ``LINE_BYTES_MAX`` comes in parts."""
-    rest = b""
-    for piece in pieces:
-        *lines, rest = (rest + piece).split(b"\n")
-        for line in lines:
-            yield from _parts(line)
-        if len(rest) >= LINE_BYTES_MAX:
-            *parts, rest = _parts(rest)
-            yield from parts
-    if rest:
-        yield rest
+    """Yield the lines in a stream; see ``lines_in``."""
+    from borgish.client import lines_in
 
-
-def _parts(line: bytes) -> list[bytes]:
-    return [line[at : at + LINE_BYTES_MAX] for at in range(0, len(line), LINE_BYTES_MAX)] or [b""]
+    return chain.from_iterable(lines_in(pieces, LINE_BYTES_MAX))
 
 
 def behind(lines: Iterable[bytes], shown: Sequence[bytes]) -> Iterator[bytes]:

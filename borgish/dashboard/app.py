@@ -250,11 +250,11 @@ class _App:
         )
 
     def _answer(self, asked: tuple[Ask, ...]) -> Answer:
-        answer, keys = self._reader.answer, [each.key for each in asked]
-        if [each.key for each in answer.asks] != keys:
+        answer = self._reader.answer
+        if answer.asks != asked:
             answer = Answer(asked)
         is_there = bool(answer.views) or answer.error is not None
-        return self._shown_answer.of(answer, keys if is_there else None, still=self._walk.is_paused)
+        return self._shown_answer.of(answer, asked if is_there else None, still=self._walk.is_paused)
 
     def _size(self) -> tuple[int, int]:
         """Return the columns and lines of the terminal, which may have changed."""

@@ -43,11 +43,6 @@ class Ask(msgspec.Struct, frozen=True):
     answer: Any
     every_seconds: float = 1.0
 
-    @property
-    def key(self) -> tuple[str, tuple[tuple[str, str | int], ...]]:
-        """What makes it the same request as another."""
-        return self.path, self.params
-
 
 class Answer(msgspec.Struct, frozen=True):
     """What was answered to what is asked, in the same order; and why it was not, or not again."""

@@ -73,7 +73,7 @@ class Place(msgspec.Struct, frozen=True):
     subject: str = ""
     filter: str = ""  # only rows that have this in them
     sort: int = 0  # which of the view's
-    at: int = 0  # the row under the cursor; of a text the first that is shown
+    at: int = 0  # the row under the cursor
     chosen: Target | None = None  # what that row is about
     top: int = 0  # the first row that is shown
     left: int = 0  # of a text with long lines: the characters that are left out on the left
@@ -175,14 +175,13 @@ def settled(place: Place, screen: Screen) -> Place:
     if place.view in TEXTS:
         last = max(0, rows - page)
         top = last if place.follows else min(place.top, last)
-        return msgspec.structs.replace(place, at=top, top=top)
+        return msgspec.structs.replace(place, top=top)
     at = min(place.at, max(0, rows - 1))
     if place.chosen is None and screen.begins_at is not None:
         at = screen.begins_at
-    # Rows are many and a change moves most of them little: the row itself, then its neighbours, outwards.
-    if place.chosen is not None and rows:
-        near = sorted(range(rows), key=lambda i: abs(i - at)) if screen.target(at) != place.chosen else [at]
-        at = next((i for i in near if screen.target(i) == place.chosen), at)
+    if place.chosen is not None:
+        same = (i for i in range(rows) if screen.target(i) == place.chosen)
+        at = min(same, key=lambda i: abs(i - at), default=at)
     top = min(max(place.top, at - page + 1), at, max(0, rows - page))
     chosen = screen.target(at) if rows else place.chosen
     return msgspec.structs.replace(place, at=at, top=top, chosen=chosen)
@@ -220,7 +219,7 @@ def _moved(place: Place, step: int, screen: Screen) -> Place:
         last = max(0, screen.rows - screen.page_rows)
         top = min(max(0, place.top + step), last)
         follows = place.view in GROWING and top == last
-        return msgspec.structs.replace(place, top=top, at=top, follows=follows)
+        return msgspec.structs.replace(place, top=top, follows=follows)
     last = max(0, screen.rows - 1)
     if step > 0 and place.at == last and screen.next_page:
         return _on_page(place, screen.next_page, (*place.pages, place.page))

@@ -7,10 +7,10 @@ of the past never, for that does not change.
 import math
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from borgish.client import quoted
+from borgish.client import lines_in, quoted
 from borgish.clock import Clock
 from borgish.dashboard.asks import Answer, Ask
 from borgish.errors import BorgishError, NotLeading, TooManyRequests, Unreachable
@@ -55,7 +55,7 @@ class Reader:
 
     def want(self, asks: tuple[Ask, ...], *, fixed: bool) -> None:
         """Ask for this from now on; ``fixed``: once."""
-        if [each.key for each in asks] == [each.key for each in self._asks]:
+        if asks == self._asks:
             return
         with self._wake:
             self._asks, self._is_fixed = asks, fixed
@@ -155,10 +155,10 @@ class Log:
             _, previous = self.of
             params = {"follow": not previous, "previous": previous, "tail": TAIL_LINES}
             pieces = self._client.stream(path, params, opened=self._opened)
-            for lines in _lines(pieces):
+            for lines in lines_in(pieces, LINE_BYTES_MAX):
                 if self._is_closed:
                     return
-                fresh.extend(lines)
+                fresh.extend(map(_shown, lines))
                 if lines:
                     self.lines, self.ended = fresh, ""  # what another run wrote stays until this one writes
                     self._heard()
@@ -170,19 +170,6 @@ class Log:
         self._interrupt = close
         if self._is_closed:
             close()
-
-
-def _lines(pieces: Iterator[bytes]) -> Iterator[list[str]]:
-    """Yield the lines that each piece of a stream completes. A very long one is cut into several."""
-    rest = b""
-    for piece in pieces:
-        *whole, rest = (rest + piece).split(b"\n")
-        while len(rest) > LINE_BYTES_MAX:
-            whole.append(rest[:LINE_BYTES_MAX])
-            rest = rest[LINE_BYTES_MAX:]
-        yield [_shown(line) for line in whole]
-    if rest:
-        yield [_shown(rest)]
 
 
 def _shown(line: bytes) -> str:

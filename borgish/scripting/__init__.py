@@ -145,7 +145,8 @@ class Client:
     ) -> Iterator[bytes]:
         """Yield what a task wrote in pieces, not lines; with ``tail`` from its last lines on. With ``follow``
         until the program ends."""
-        return self.http.stream(f"{calls.task_path(task)}/logs", log_params(follow, tail, previous, program))
+        params = log_params(follow=follow, tail=tail, previous=previous, program=program)
+        return self.http.stream(f"{calls.task_path(task)}/logs", params)
 
     def _do(self, course: Course[T]) -> T:
         answer: object = None
@@ -153,7 +154,8 @@ class Client:
             try:
                 step = course.send(answer)
             except StopIteration as done:
-                return done.value  # type: ignore[no-any-return]
+                value: T = done.value
+                return value
             if isinstance(step, Call):
                 answer = self._ask(step)
             else:
@@ -168,6 +170,6 @@ class Client:
         )
 
 
-def log_params(follow: bool, tail: int, previous: bool, program: str) -> Params:  # noqa: FBT001 - all are given
+def log_params(*, follow: bool, tail: int, previous: bool, program: str) -> Params:
     """Return how the API is asked for output."""
     return {"follow": follow, "tail": tail, "previous": previous, "program": program}

@@ -141,7 +141,8 @@ class AsyncClient:
     ) -> AsyncIterator[bytes]:
         """See ``Client.logs``."""
         path = f"{calls.task_path(task)}/logs"
-        async for piece in self._stream(path, log_params(follow, tail, previous, program), {}, None):
+        params = log_params(follow=follow, tail=tail, previous=previous, program=program)
+        async for piece in self._stream(path, params, {}, None):
             yield piece
 
     async def _do(self, course: Course[T]) -> T:
@@ -150,7 +151,8 @@ class AsyncClient:
             try:
                 step = course.send(answer)
             except StopIteration as done:
-                return done.value  # type: ignore[no-any-return]
+                value: T = done.value
+                return value
             if isinstance(step, Call):
                 answer = await self._ask(step)
             else:

@@ -1,7 +1,6 @@
 """Whole frames, as recorded in ``frames/``. ``BORGISH_RECORD=1`` records them anew."""
 
 import os
-import runpy
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +11,7 @@ from borgish.dashboard.app import plain
 from borgish.dashboard.frame import Shown, frame
 from borgish.dashboard.place import View
 from borgish.dashboard.screen import draw
-from tests.cells import ROOT
+from docs.generate.picture import PICTURE, svg
 from tests.unit.dashboard import answers, summaries
 
 FRAMES = Path(__file__).parent / "frames"
@@ -58,8 +57,7 @@ def test_a_place_is_as_recorded(view: View, size: tuple[int, int]) -> None:
 
 def test_the_readme_shows_the_dashboard_as_it_is() -> None:
     """What scripts/picture draws is what stands in docs/images."""
-    script = runpy.run_path(str(ROOT / "scripts" / "picture"))
-    assert script["svg"]() == (ROOT / "docs" / "images" / "dashboard.svg").read_text("utf-8")
+    assert svg() == PICTURE.read_text("utf-8")
 
 
 def test_one_frame_for_a_file_is_as_recorded() -> None:
