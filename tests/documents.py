@@ -8,6 +8,7 @@ ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 _BLOCK = re.compile(r"^( *)```(\S*)([^\n]*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 _TITLE = re.compile(r'title="([^"]+)"')
+_PROMPT = re.compile(r"[\w-]*\$ ")
 
 
 class Block(NamedTuple):
@@ -49,10 +50,21 @@ def examples(block: Block) -> list[Example]:
     """Return the commands of a console block, each with what it says; empty lines are left out."""
     found: list[Example] = []
     for line in block.lines:
-        if line.startswith("$ "):
-            found.append(Example(line.removeprefix("$ "), []))
+        if prompt := _PROMPT.match(line):
+            found.append(Example(line[prompt.end() :], []))
         elif line.strip():
             found[-1].said.append(line)
+    return found
+
+
+def typed(text: str) -> list[Example]:
+    """Return all that a text has people type into a shell; of a block in sh nothing is shown that it says."""
+    found = []
+    for block in blocks(text):
+        if block.language == "console":
+            found += examples(block)
+        elif block.language == "sh":
+            found += [Example(line, []) for line in block.lines if line.strip()]
     return found
 
 

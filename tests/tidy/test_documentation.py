@@ -24,13 +24,12 @@ from docs.generate.commands import Command, programs
 from docs.generate.linked import linked_pages
 from docs.generate.man import man_pages
 from docs.generate.reference import reference
-from tests.documents import DOCS, blocks
+from tests.documents import DOCS, typed
 from tests.tidy.texts import ROOT, name
 
 README_LINES_MAX = 150
 PROGRAMS = ("borgctl", "borglet", "borgmaster", "fauxmaster")
 _OPERATOR = re.compile(r"[()|&;<>]+")
-_PROMPT = re.compile(r"[\w-]*\$ ")
 _FAUX_PROMPT = re.compile(r"\S+@\S+> (.+)")
 _SPAN = re.compile(r"`([^`]+)`")
 
@@ -58,8 +57,8 @@ def groups() -> frozenset[str]:
 def shown() -> Iterator[Shown]:
     for where, text in pages().items():
         by_hand = not where.startswith("docs/reference/")
-        for line in indented_lines(text) if where == "README.md" else typed_lines(text):
-            for words in commands_in(line):
+        for example in typed(text):
+            for words in commands_in(example.command):
                 yield Shown(where, words, typed=True)
         for span in _SPAN.findall(outside_blocks(text)):
             words = tuple(word.strip("[]") for word in span.split())
@@ -67,18 +66,6 @@ def shown() -> Iterator[Shown]:
                 words = ("borgctl", *words)
             if words[0] in PROGRAMS and len(words) > 1:
                 yield Shown(where, words, typed=False)
-
-
-def typed_lines(text: str) -> Iterator[str]:
-    """Return the lines of the blocks of a page that are typed into a shell."""
-    for block in blocks(text):
-        for line in block.lines:
-            if block.language == "sh" or (block.language == "console" and _PROMPT.match(line)):
-                yield _PROMPT.sub("", line, count=1)
-
-
-def indented_lines(text: str) -> Iterator[str]:
-    yield from re.findall(r"^    (?:\$ )?((?:\./)?[a-z]+.*)$", outside_blocks(text), re.MULTILINE)
 
 
 def outside_blocks(text: str) -> str:
