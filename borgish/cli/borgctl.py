@@ -6,16 +6,19 @@ is imported only when it is called: a short command, and the help, must start in
 
 import os
 import sys
+from collections.abc import Sequence
+from copy import copy
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
+from typer.models import CommandInfo
 
 import borgish
 from borgish.cli.screen import let_go, make_usable
-from borgish.cli.session import DirOption, ReadFrom, Session
+from borgish.cli.session import DirOption, Noun, ReadFrom, Session
 
 # In the order of the help: a cell, what runs in it, what it runs on, what happened, the rest. Each with its
 # module, its app there, and the first sentence of its help.
@@ -86,7 +89,7 @@ class CommandsOnDemand(TyperGroup):
         name, _, rest = super().resolve_command(ctx, args)
         if not name:  # a completion is of an unknown command
             return name, None, rest
-        command = load(name)
+        command = load(name, rest)
         if not rest or not {"--help", "-h"}.isdisjoint(rest):
             from borgish.cli.examples import add_examples
 
@@ -94,12 +97,25 @@ class CommandsOnDemand(TyperGroup):
         return name, command, rest
 
 
-def load(name: str) -> Any:
-    """Return a command, from its module."""
+def load(name: str, words: Sequence[str] = ()) -> Any:
+    """Return a command, from its module. Of a group whose command is named by ``words``, only that is made:
+    typer takes longer for all of them than to import them."""
     module, _, app_name = COMMANDS[name][0].partition(":")
-    command = typer.main.get_command(getattr(import_module(f"borgish.cli.{module}"), app_name))
+    app = getattr(import_module(f"borgish.cli.{module}"), app_name)
+    called = [it for it in app.registered_commands if [_name(it)] == list(words[:1])]
+    if called and app.info.cls is Noun:
+        app = copy(app)
+        app.registered_commands, app.registered_groups = called, []
+        command: Any = typer.main.get_group(app)
+    else:
+        command = typer.main.get_command(app)
     command.name = name
     return command
+
+
+def _name(command: CommandInfo) -> str:
+    """Return by what a command is called, as typer names those that say nothing of it."""
+    return command.name or typer.main.get_command_name(getattr(command.callback, "__name__", ""))
 
 
 def _show_version(wanted: bool) -> None:  # noqa: FBT001 - typer calls it with the option's value alone

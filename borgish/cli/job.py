@@ -10,7 +10,6 @@ from borgish.cli import complete
 from borgish.cli.at_option import AtOption, client_at
 from borgish.cli.confirm import YesOption, confirm
 from borgish.cli.listing import ColumnsOption, LabelOption, LimitOption, UserFilterOption, WatchOption
-from borgish.cli.lookup import Params
 from borgish.cli.render import (
     Column,
     FileFormOption,
@@ -44,6 +43,7 @@ from borgish.wire.api import (
 )
 
 if TYPE_CHECKING:
+    from borgish.cli.lookup import Params
     from borgish.client import Client
 
 

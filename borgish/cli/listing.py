@@ -11,12 +11,12 @@ import msgspec
 import typer
 
 from borgish.cli import complete
-from borgish.cli.lookup import PAGE_MAX, Paged, Params, every, read_ahead
 from borgish.cli.render import Column, Form, Table, show_list, writer
 from borgish.cli.screen import is_terminal, print_err, print_out
 from borgish.text import clock_time, safe
 
 if TYPE_CHECKING:
+    from borgish.cli.lookup import Paged, Params
     from borgish.client import Client
 
 T = TypeVar("T")
@@ -56,8 +56,8 @@ class Listing(msgspec.Struct, Generic[T]):
 
     client: "Client"
     path: str
-    page: type[Paged[T]]
-    params: Params
+    page: "type[Paged[T]]"
+    params: "Params"
     columns: Sequence[Column[T]]
     form: Form
     name: Callable[[T], str]
@@ -106,6 +106,8 @@ class Listing(msgspec.Struct, Generic[T]):
             raise typer.Exit from None
 
     def _rows(self) -> Iterator[T]:
+        from borgish.cli.lookup import PAGE_MAX, every, read_ahead
+
         items: Iterator[T]
         if self.limit is None:
             items = read_ahead(self.client, self.path, self.params, self.page)

@@ -12,7 +12,6 @@ import typer
 from borgish.cli import complete
 from borgish.cli.at_option import AtOption, NowOnly, client_at
 from borgish.cli.listing import ColumnsOption, LabelOption, LimitOption, UserFilterOption, WatchOption
-from borgish.cli.lookup import Params
 from borgish.cli.problems import last_exit
 from borgish.cli.render import Column, Form, FormOption, fields, plural, show_one, state_text
 from borgish.cli.screen import print_err
@@ -25,6 +24,7 @@ from borgish.wire.api import IncomingView, ProgramView, TaskList, TaskView
 from borgish.wire.api_commands import CopyCall, ExecCall, TerminalCall
 
 if TYPE_CHECKING:
+    from borgish.cli.lookup import Params
     from borgish.client import Client
 
 

@@ -13,6 +13,7 @@ from borgish.cli.borgctl import COMMANDS, CommandsOnDemand, app, load
 from borgish.cli.changes import Changes, Deadline
 from borgish.cli.render import Progress
 from borgish.client import Client
+from tests.unit.cli.commands import leaves
 from tests.unit.cli.conftest import Run
 from tests.unit.cli.samples import FakeMaster, job, task
 
@@ -74,6 +75,16 @@ def test_the_table_says_of_a_command_what_it_says_of_itself(name: str) -> None:
     listed, loaded = group.commands[name], load(name)
     for width in range(20, 120):
         assert listed.get_short_help_str(width) == loaded.get_short_help_str(width)
+
+
+def test_a_command_that_is_made_alone_is_as_among_the_others() -> None:
+    for path, among_others in leaves():
+        if len(path) == 2:
+            alone = load(path[0], path[1:]).commands
+            assert list(alone) == [path[1]]
+            assert alone[path[1]].get_help(typer.Context(among_others)) == among_others.get_help(
+                typer.Context(among_others)
+            )
 
 
 def imports_of_commands(done: subprocess.CompletedProcess[str]) -> list[str]:

@@ -426,7 +426,7 @@ def test_a_surprise_is_short_and_has_a_traceback_when_asked_for(
     def broken(*_: object) -> None:
         raise RuntimeError("surprise")
 
-    monkeypatch.setattr("borgish.cli.listing.read_ahead", broken)
+    monkeypatch.setattr("borgish.cli.lookup.read_ahead", broken)
     monkeypatch.delenv("BORGISH_DEBUG", raising=False)
     assert run("job", "list") == 1
     assert "BORGISH_DEBUG=1" in capsys.readouterr().err
