@@ -40,9 +40,13 @@ def age(moment: str | None, now: float | None = None) -> str:
 
 def seconds_since(moment: str, now: float | None = None) -> float:
     """Return for how many seconds an ISO 8601 moment has been past; less than 0 for one to come."""
+    return (SystemClock().now().wall if now is None else now) - wall_time(moment)
+
+
+def wall_time(moment: str) -> float:
+    """Return an ISO 8601 moment in seconds since 1970."""
     at = datetime.fromisoformat(moment)
-    at = at if at.tzinfo else at.replace(tzinfo=UTC)
-    return (SystemClock().now().wall if now is None else now) - at.timestamp()
+    return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
 
 
 def first_line(text: str) -> str:

@@ -8,7 +8,7 @@ from litestar import get, post
 
 from borgish.api.auth import POLICY, Policy, check_owner, may_see_inside
 from borgish.api.job_parser import SHORT_BYTES_MAX
-from borgish.api.lists import Order, Scan, listed, read_label
+from borgish.api.lists import Order, Scan, listed
 from borgish.api.moments import AT
 from borgish.api.openapi import CONSUMES
 from borgish.api.parameters import (
@@ -47,6 +47,7 @@ from borgish.cell.commands import (
 from borgish.errors import Invalid
 from borgish.spec.cron import CronSpec, read_job_or_cron
 from borgish.spec.job import JobSpec
+from borgish.spec.selectors import read_label
 from borgish.vocabulary import BODY_BYTES_MAX, job_key
 from borgish.wire.api import (
     Accepted,

@@ -22,8 +22,6 @@ from borgish.api.request import ApiRequest
 from borgish.api.services import Reading
 from borgish.clock import SystemClock
 from borgish.errors import Invalid
-from borgish.spec.job import Constraint
-from borgish.spec.selectors import SELECTOR_HINT, parse_selector
 from borgish.wire.api import Page
 
 P = TypeVar("P")
@@ -175,14 +173,6 @@ async def listed(request: ApiRequest, scan: Scan[P], view: Callable[[Reading, li
     while (answer := await request.read(look)) is None:
         await request.parser.pause()
     return answer
-
-
-def read_label(text: str) -> tuple[Constraint, ...]:
-    """Return the conditions of a ``label``. Raises Invalid."""
-    try:
-        return parse_selector(text)
-    except ValueError as error:
-        raise Invalid(f"label: {error}", SELECTOR_HINT) from None
 
 
 def has_text(wanted: str, *texts: str) -> bool:

@@ -5,7 +5,7 @@ import re
 from litestar import get, post
 
 from borgish.api.auth import POLICY, Policy
-from borgish.api.lists import Order, Scan, listed, read_label
+from borgish.api.lists import Order, Scan, listed
 from borgish.api.moments import AT
 from borgish.api.openapi import CONSUMES
 from borgish.api.parameters import (
@@ -36,6 +36,7 @@ from borgish.cell.commands import (
 )
 from borgish.cell.drains import Drains
 from borgish.errors import Forbidden, Invalid
+from borgish.spec.selectors import read_label
 from borgish.tls.names import PEER, Peer
 from borgish.vocabulary import TAINT_KEY_PATTERN, TAINT_VALUE_PATTERN
 from borgish.wire.api import (

@@ -4,7 +4,7 @@ from litestar import get
 from litestar.response import Stream
 
 from borgish.api.auth import POLICY, Policy
-from borgish.api.lists import Order, Scan, listed, read_label
+from borgish.api.lists import Order, Scan, listed
 from borgish.api.moments import AT, moment
 from borgish.api.openapi import PRODUCES
 from borgish.api.parameters import (
@@ -36,6 +36,7 @@ from borgish.api.streams import begun
 from borgish.api.views.tasks import task_view_of
 from borgish.cell.model import Job
 from borgish.errors import Invalid
+from borgish.spec.selectors import read_label
 from borgish.vocabulary import job_key, split_task_name, task_name
 from borgish.wire.api import Page, TaskList, TaskView
 from borgish.wire.link import LogWanted

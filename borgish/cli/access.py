@@ -1,6 +1,8 @@
 """``borgctl user``, ``group`` and ``token``: who may do what in a cell."""
 
 import os
+from enum import StrEnum
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,10 +10,11 @@ import typer
 
 from borgish.cli import complete
 from borgish.cli.confirm import YesOption, confirm
-from borgish.cli.render import Column, Form, FormOption, show_list
+from borgish.cli.listing import LimitOption, Listing, UserFilterOption, columns_option, of_user, sort_option
+from borgish.cli.render import Column, Form, FormOption, age_column
 from borgish.cli.session import noun, session_of
 from borgish.join_token import digest_of
-from borgish.text import age, day_and_time, safe, seconds_since
+from borgish.text import age, day_and_time, safe, seconds_since, wall_time
 from borgish.wire.api import Accepted
 from borgish.wire.api_access import (
     GrantsRequest,
@@ -58,7 +61,11 @@ def _joined(names: tuple[str, ...]) -> str:
 def _ends(moment: str) -> str:
     if not moment:
         return "never"
-    return f"{day_and_time(moment)}{' (over)' * (seconds_since(moment) >= 0)}"
+    return f"{day_and_time(moment)}{' (over)' * _is_over(moment)}"
+
+
+def _is_over(moment: str) -> bool:
+    return bool(moment) and seconds_since(moment) >= 0
 
 
 USER_COLUMNS: tuple[Column[UserView], ...] = (
@@ -66,23 +73,31 @@ USER_COLUMNS: tuple[Column[UserView], ...] = (
     Column("GRANTED", lambda user: _joined(user.grants)),
     Column("GROUPS", lambda user: _joined(user.groups)),
     Column("TOKENS", lambda user: str(user.tokens), right=True),
-    Column("AGE", lambda user: age(user.since), right=True),
+    age_column("AGE", lambda user: user.since),
 )
 GROUP_COLUMNS: tuple[Column[GroupView], ...] = (
     Column("NAME", lambda group: group.name),
     Column("MEMBERS", lambda group: _joined(group.members)),
     Column("GRANTED", lambda group: _joined(group.grants)),
-    Column("AGE", lambda group: age(group.since), right=True),
+    age_column("AGE", lambda group: group.since),
 )
 TOKEN_COLUMNS: tuple[Column[TokenView], ...] = (
     Column("ID", lambda token: token.id),
     Column("USER", lambda token: token.user),
     Column("ROLE", lambda token: token.role),
     Column("BANDS", lambda token: _joined(token.bands)),
-    Column("AGE", lambda token: age(token.created_at), right=True),
+    age_column("AGE", lambda token: token.created_at),
     Column("BY", lambda token: token.created_by, wide=True),
-    Column("ENDS", lambda token: _ends(token.expires_at)),
-    Column("USED", lambda token: f"{age(token.used_at)} ago" if token.used_at else "never"),
+    Column(
+        "ENDS",
+        lambda token: _ends(token.expires_at),
+        by=lambda token: wall_time(token.expires_at) if token.expires_at else inf,
+    ),
+    Column(
+        "USED",
+        lambda token: f"{age(token.used_at)} ago" if token.used_at else "never",
+        by=lambda token: wall_time(token.used_at) if token.used_at else None,
+    ),
     Column("NOTE", lambda token: token.note or "-"),
 )
 
@@ -97,14 +112,27 @@ def add_user(context: typer.Context, user: User) -> None:
 
 
 @user_app.command("list")
-def list_users(context: typer.Context, output: FormOption = Form.TABLE) -> None:
+def list_users(
+    context: typer.Context,
+    sort: Annotated[str, sort_option(lambda: USER_COLUMNS)] = "",
+    columns: Annotated[str, columns_option(lambda: USER_COLUMNS)] = "",
+    limit: LimitOption = None,
+    output: FormOption = Form.TABLE,
+) -> None:
     """List the users, and what they are granted."""
     from borgish.cli.lookup import every
 
-    users = list(every(_client(context), "/v1/users", {}, UserList))
-    show_list(
-        users, USER_COLUMNS, output, lambda user: user.name, "no users; `borgctl user add NAME` adds one"
-    )
+    client = _client(context)
+    Listing(
+        items=lambda: every(client, "/v1/users", {}, UserList),
+        columns=USER_COLUMNS,
+        form=output,
+        name=lambda user: user.name,
+        none="no users; `borgctl user add NAME` adds one",
+        chosen=columns,
+        sort=sort,
+        limit=limit,
+    ).show()
 
 
 @user_app.command("grant")
@@ -149,13 +177,27 @@ def add_group(
 
 
 @group_app.command("list")
-def list_groups(context: typer.Context, output: FormOption = Form.TABLE) -> None:
+def list_groups(
+    context: typer.Context,
+    sort: Annotated[str, sort_option(lambda: GROUP_COLUMNS)] = "",
+    columns: Annotated[str, columns_option(lambda: GROUP_COLUMNS)] = "",
+    limit: LimitOption = None,
+    output: FormOption = Form.TABLE,
+) -> None:
     """List the groups, and who is in them."""
     from borgish.cli.lookup import every
 
-    groups = list(every(_client(context), "/v1/groups", {}, GroupList))
-    none = "no groups; `borgctl group add NAME` adds one"
-    show_list(groups, GROUP_COLUMNS, output, lambda group: group.name, none)
+    client = _client(context)
+    Listing(
+        items=lambda: every(client, "/v1/groups", {}, GroupList),
+        columns=GROUP_COLUMNS,
+        form=output,
+        name=lambda group: group.name,
+        none="no groups; `borgctl group add NAME` adds one",
+        chosen=columns,
+        sort=sort,
+        limit=limit,
+    ).show()
 
 
 @group_app.command("members")
@@ -264,13 +306,45 @@ def _seconds(text: str | None) -> float | None:
     return seconds
 
 
+class TokenState(StrEnum):
+    """Whether a token stands for anybody. One that was revoked is in no list."""
+
+    VALID = "valid"
+    ENDED = "ended"
+
+
+def _state(token: TokenView) -> TokenState:
+    return TokenState.ENDED if _is_over(token.expires_at) else TokenState.VALID
+
+
 @token_app.command("list")
-def list_tokens(context: typer.Context, output: FormOption = Form.TABLE) -> None:
+def list_tokens(
+    context: typer.Context,
+    user: UserFilterOption = "",
+    state: Annotated[TokenState | None, typer.Option("--state", help="Only tokens in this state.")] = None,
+    sort: Annotated[str, sort_option(lambda: TOKEN_COLUMNS)] = "",
+    columns: Annotated[str, columns_option(lambda: TOKEN_COLUMNS)] = "",
+    limit: LimitOption = None,
+    output: FormOption = Form.TABLE,
+) -> None:
     """List the tokens by their ids; whoever is no admin sees the own ones."""
     from borgish.cli.lookup import every
 
-    tokens = list(every(_client(context), "/v1/tokens", {}, TokenList))
-    show_list(tokens, TOKEN_COLUMNS, output, lambda token: token.id, "no tokens")
+    client = _client(context)
+    Listing(
+        items=lambda: (
+            token
+            for token in of_user(every(client, "/v1/tokens", {}, TokenList), user)
+            if state in (None, _state(token))
+        ),
+        columns=TOKEN_COLUMNS,
+        form=output,
+        name=lambda token: token.id,
+        none="no such tokens" if user or state else "no tokens",
+        chosen=columns,
+        sort=sort,
+        limit=limit,
+    ).show()
 
 
 @token_app.command("revoke")

@@ -1,6 +1,7 @@
 """``borgctl app``: list, show, status, history, diff, undo, run, wait, kill, remove."""
 
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -9,7 +10,19 @@ from borgish.cli import complete
 from borgish.cli.at_option import AtOption, client_at
 from borgish.cli.confirm import YesOption, confirm
 from borgish.cli.errors import DONE, FAILED, NOT_PLACED, print_hint
-from borgish.cli.render import Column, Form, FormOption, draw, fields, outcomes, plural, show_list, show_one
+from borgish.cli.listing import (
+    LabelOption,
+    LatestOption,
+    LimitOption,
+    Listing,
+    UserFilterOption,
+    WatchOption,
+    columns_option,
+    latest,
+    of_user,
+    sort_option,
+)
+from borgish.cli.render import Column, Form, FormOption, age_column, draw, fields, outcomes, plural, show_one
 from borgish.cli.session import IfGeneration, MaxAffected, noun, session_of
 from borgish.errors import Invalid, NotFound
 from borgish.text import age, safe
@@ -70,7 +83,7 @@ APP_COLUMNS: tuple[Column[AppView], ...] = (
     Column("JOBS", lambda view: str(view.jobs), right=True),
     Column("TASKS", lambda view: str(view.tasks), right=True),
     Column("OF THESE", _counts),
-    Column("APPLIED", lambda view: age(view.applied_at), right=True),
+    age_column("APPLIED", lambda view: view.applied_at),
     Column("BY", lambda view: view.applied_by, wide=True),
     Column("LABELS", lambda view: ",".join(f"{k}={v}" for k, v in view.labels.items()), wide=True),
     Column("IN THE WAY", lambda view: view.reason or "-"),
@@ -86,8 +99,8 @@ JOB_COLUMNS: tuple[Column[JobView], ...] = (
 )
 
 VERSION_COLUMNS: tuple[Column[AppVersionView], ...] = (
-    Column("VERSION", lambda it: f"{it.version}{'*' * it.present}", right=True),
-    Column("AGE", lambda it: age(it.at), right=True),
+    Column("VERSION", lambda it: f"{it.version}{'*' * it.present}", right=True, by=lambda it: it.version),
+    age_column("AGE", lambda it: it.at),
     Column("BY", lambda it: it.by),
     Column("JOBS", lambda it: str(it.jobs), right=True),
     Column("CHANGES", lambda it: "; ".join(it.changes) or "-"),
@@ -95,13 +108,49 @@ VERSION_COLUMNS: tuple[Column[AppVersionView], ...] = (
 
 
 @app.command("list")
-def list_(context: typer.Context, at: AtOption = "", output: FormOption = Form.TABLE) -> None:
+def list_(
+    context: typer.Context,
+    label: LabelOption = "",
+    user: UserFilterOption = "",
+    state: Annotated[State | None, typer.Option("--state", help="Only applications in this state.")] = None,
+    sort: Annotated[str, sort_option(lambda: APP_COLUMNS)] = "",
+    columns: Annotated[str, columns_option(lambda: APP_COLUMNS)] = "",
+    limit: LimitOption = None,
+    watch: WatchOption = False,
+    at: AtOption = "",
+    output: FormOption = Form.TABLE,
+) -> None:
     """List the applications, and what is in their way."""
     from borgish.cli.lookup import every_app
 
-    apps = every_app(client_at(context, at, output))
+    is_labelled = _labelled(label)
+    client = client_at(context, at, output)
     none = "no applications; `borgctl apply PATH` makes one"
-    show_list(apps, APP_COLUMNS, output, lambda view: view.name, none)
+    Listing(
+        items=lambda: (
+            view
+            for view in of_user(every_app(client), user)
+            if state in (None, view.state) and is_labelled(view)
+        ),
+        columns=APP_COLUMNS,
+        form=output,
+        name=lambda view: view.name,
+        none="no such applications" if label or user or state else none,
+        chosen=columns,
+        sort=sort,
+        limit=limit,
+        client=client,
+    ).show(watch=watch)
+
+
+def _labelled(label: str) -> Callable[[AppView], bool]:
+    """Return what says whether an application has the labels that are asked for. Raises Invalid."""
+    if not label:
+        return lambda _: True
+    from borgish.spec.selectors import read_label, selects
+
+    wanted = read_label(label)
+    return lambda view: selects(wanted, view.labels)
 
 
 @app.command()
@@ -123,11 +172,25 @@ def status(context: typer.Context, name: AppName, output: FormOption = Form.TABL
 
 
 @app.command()
-def history(context: typer.Context, name: AppName, output: FormOption = Form.TABLE) -> None:
+def history(
+    context: typer.Context,
+    name: AppName,
+    sort: Annotated[str, sort_option(lambda: VERSION_COLUMNS)] = "",
+    columns: Annotated[str, columns_option(lambda: VERSION_COLUMNS)] = "",
+    limit: LatestOption = None,
+    output: FormOption = Form.TABLE,
+) -> None:
     """List the versions of an application: who applied them, when, and what was changed."""
     client = session_of(context).client()
-    found = _versions(client, find_app(client, name).app.name)
-    show_list(found, VERSION_COLUMNS, output, lambda it: str(it.version), "no versions")
+    Listing(
+        items=lambda: latest(_versions(client, find_app(client, name).app.name), limit),
+        columns=VERSION_COLUMNS,
+        form=output,
+        name=lambda it: str(it.version),
+        none="no versions",
+        chosen=columns,
+        sort=sort,
+    ).show()
 
 
 @app.command()

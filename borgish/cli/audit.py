@@ -1,14 +1,18 @@
 """``borgctl audit``: what people did, and whether the log of it is as it was written."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from borgish.cli.history import Params
-from borgish.cli.render import Column, Form, FormOption, show_list
+from borgish.cli.listing import Listing, UserFilterOption, columns_option, sort_option
+from borgish.cli.render import Column, Form, FormOption
 from borgish.cli.session import noun, session_of
-from borgish.text import day_and_time, zoned
+from borgish.text import day_and_time, wall_time, zoned
 from borgish.wire.api_access import AuditList, AuditVerdict, AuditVerifyRequest, AuditView
+
+if TYPE_CHECKING:
+    from borgish.client import Client
 
 app = noun("What people did, and whether its log is as it was written.")
 app.info.invoke_without_command = True
@@ -28,7 +32,7 @@ def _what(entry: AuditView) -> str:
 
 COLUMNS: tuple[Column[AuditView], ...] = (
     Column("NUMBER", lambda entry: str(entry.number), right=True),
-    Column("AT", lambda entry: day_and_time(entry.at)),
+    Column("AT", lambda entry: day_and_time(entry.at), by=lambda entry: wall_time(entry.at)),
     Column("WHO", _who),
     Column("ROLE", lambda entry: entry.role or "-"),
     Column("TOKEN", lambda entry: entry.token or "-", wide=True),
@@ -43,25 +47,40 @@ COLUMNS: tuple[Column[AuditView], ...] = (
 @app.callback()
 def audit(
     context: typer.Context,
-    user: Annotated[str, typer.Option("--user", help="Only of this user.")] = "",
+    user: UserFilterOption = "",
     since: Annotated[
         str, typer.Option("--since", metavar="TIME", help="Not before: 2026-01-31T12:00, or 2h ago.")
     ] = "",
     limit: Annotated[
         int, typer.Option("--limit", "-n", min=1, max=LIMIT_MAX, help="The latest N entries.")
     ] = 100,
+    sort: Annotated[str, sort_option(lambda: COLUMNS)] = "",
+    columns: Annotated[str, columns_option(lambda: COLUMNS)] = "",
     output: FormOption = Form.TABLE,
 ) -> None:
     """Show what people did, the latest last; `audit verify` checks the log."""
     if context.invoked_subcommand is not None:
         return
-    client = session_of(context).client()
+    client, since = session_of(context).client(), zoned(since)
+    Listing(
+        items=lambda: _latest(client, user, since, limit),
+        columns=COLUMNS,
+        form=output,
+        name=lambda entry: str(entry.number),
+        none="the audit log has no entries",
+        chosen=columns,
+        sort=sort,
+    ).show()
+
+
+def _latest(client: "Client", user: str, since: str, limit: int) -> list[AuditView]:
+    """Return the latest entries, in order, asked for in pages from the end."""
     found: list[AuditView] = []
     before = 0
     while len(found) < limit:
         asked: Params = {
             "user": user,
-            "since": zoned(since),
+            "since": since,
             "before": before,
             "limit": min(limit, _AT_ONCE_MAX),
         }
@@ -70,9 +89,7 @@ def audit(
         before = int(page.page.next or 0)
         if not before:
             break
-    show_list(
-        found[-limit:], COLUMNS, output, lambda entry: str(entry.number), "the audit log has no entries"
-    )
+    return found[-limit:]
 
 
 @app.command()

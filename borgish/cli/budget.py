@@ -7,7 +7,8 @@ import typer
 from borgish.cli import complete
 from borgish.cli.at_option import AtOption, client_at
 from borgish.cli.confirm import YesOption, confirm
-from borgish.cli.render import Column, Form, FormOption, fields, show_list, show_one
+from borgish.cli.listing import LimitOption, Listing, WatchOption, columns_option, sort_option
+from borgish.cli.render import Column, Form, FormOption, fields, show_one
 from borgish.cli.session import IfGeneration, noun, session_of
 from borgish.text import safe
 from borgish.wire.api import Accepted, BudgetRequest, BudgetView
@@ -64,13 +65,30 @@ def set_(
 
 
 @app.command("list")
-def list_(context: typer.Context, at: AtOption = "", output: FormOption = Form.TABLE) -> None:
+def list_(
+    context: typer.Context,
+    sort: Annotated[str, sort_option(lambda: BUDGET_COLUMNS)] = "",
+    columns: Annotated[str, columns_option(lambda: BUDGET_COLUMNS)] = "",
+    limit: LimitOption = None,
+    watch: WatchOption = False,
+    at: AtOption = "",
+    output: FormOption = Form.TABLE,
+) -> None:
     """List the budgets, and what is used of them."""
     from borgish.cli.lookup import every_budget
 
-    budgets = every_budget(client_at(context, at, output))
-    none = "no budgets across jobs; `borgctl budget set NAME` makes one"
-    show_list(budgets, BUDGET_COLUMNS, output, lambda budget: budget.name, none)
+    client = client_at(context, at, output)
+    Listing(
+        items=lambda: every_budget(client),
+        columns=BUDGET_COLUMNS,
+        form=output,
+        name=lambda budget: budget.name,
+        none="no budgets across jobs; `borgctl budget set NAME` makes one",
+        chosen=columns,
+        sort=sort,
+        limit=limit,
+        client=client,
+    ).show(watch=watch)
 
 
 @app.command()

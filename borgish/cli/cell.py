@@ -13,7 +13,8 @@ from typing import Annotated
 import msgspec
 import typer
 
-from borgish.cli.render import Column, Form, FormOption, show_list
+from borgish.cli.listing import LimitOption, Listing, columns_option, sort_option
+from borgish.cli.render import Column, Form, FormOption
 from borgish.cli.session import DirOption, cells_folder, chosen_cell, noun, session_of, single
 from borgish.errors import Invalid, NotFound, Unauthenticated
 from borgish.vocabulary import NAME_PATTERN
@@ -134,12 +135,24 @@ def _checked(name: str) -> str:
 
 
 @app.command("list")
-def list_(output: FormOption = Form.TABLE) -> None:
+def list_(
+    sort: Annotated[str, sort_option(lambda: COLUMNS)] = "",
+    columns: Annotated[str, columns_option(lambda: COLUMNS)] = "",
+    limit: LimitOption = None,
+    output: FormOption = Form.TABLE,
+) -> None:
     """List the cells that you are logged in to."""
     chosen = chosen_cell()
-    rows = [CellRow(name, _url(name), name == chosen) for name in _known()]
-    none = "no cells; `borgctl login URL` keeps a token for one"
-    show_list(rows, COLUMNS, output, lambda cell: cell.name, none)
+    Listing(
+        items=lambda: [CellRow(name, _url(name), name == chosen) for name in _known()],
+        columns=COLUMNS,
+        form=output,
+        name=lambda cell: cell.name,
+        none="no cells; `borgctl login URL` keeps a token for one",
+        chosen=columns,
+        sort=sort,
+        limit=limit,
+    ).show()
 
 
 def _known() -> list[str]:

@@ -3,6 +3,7 @@
 import errno
 import os
 from collections.abc import Sequence
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +11,8 @@ import typer
 
 from borgish.cli import complete
 from borgish.cli.confirm import YesOption, confirm
-from borgish.cli.render import Column, Form, FormOption, fields, show_list, show_one
+from borgish.cli.listing import LimitOption, Listing, WatchOption, columns_option, sort_option
+from borgish.cli.render import Column, Form, FormOption, age_column, fields, show_list, show_one
 from borgish.cli.session import noun, session_of
 from borgish.errors import Conflict, NotFound, TooLarge
 from borgish.resources import show_bytes
@@ -50,8 +52,13 @@ def _style(checkpoint: CheckpointView) -> str:
 CHECKPOINT_COLUMNS: tuple[Column[CheckpointView], ...] = (
     Column("POSITION", lambda checkpoint: str(checkpoint.position), right=True),
     Column("NAME", lambda checkpoint: checkpoint.name),
-    Column("AGE", lambda checkpoint: age(checkpoint.at), right=True),
-    Column("SIZE", lambda checkpoint: show_bytes(checkpoint.bytes), right=True),
+    age_column("AGE", lambda checkpoint: checkpoint.at),
+    Column(
+        "SIZE",
+        lambda checkpoint: show_bytes(checkpoint.bytes),
+        right=True,
+        by=lambda checkpoint: checkpoint.bytes,
+    ),
     Column("SHA256", lambda checkpoint: checkpoint.sha256, wide=True),
     Column("REASON", lambda checkpoint: checkpoint.problem or checkpoint.reason, _style),
 )
@@ -67,11 +74,43 @@ VERDICT_COLUMNS: tuple[Column[CheckpointVerdict], ...] = (
 )
 
 
+class CheckpointState(StrEnum):
+    """Whether a cell could be started from a checkpoint, as far as is known without reading it."""
+
+    GOOD = "good"
+    BAD = "bad"
+
+
+def _state(checkpoint: CheckpointView) -> CheckpointState:
+    return CheckpointState.BAD if checkpoint.problem else CheckpointState.GOOD
+
+
 @app.command("list")
-def list_(context: typer.Context, output: FormOption = Form.TABLE) -> None:
+def list_(
+    context: typer.Context,
+    state: Annotated[
+        CheckpointState | None, typer.Option("--state", help="Only checkpoints in this state.")
+    ] = None,
+    sort: Annotated[str, sort_option(lambda: CHECKPOINT_COLUMNS)] = "",
+    columns: Annotated[str, columns_option(lambda: CHECKPOINT_COLUMNS)] = "",
+    limit: LimitOption = None,
+    watch: WatchOption = False,
+    output: FormOption = Form.TABLE,
+) -> None:
     """List the kept checkpoints, newest first."""
-    items = _kept(session_of(context).client())
-    show_list(items, CHECKPOINT_COLUMNS, output, lambda it: str(it.position), "no checkpoints yet")
+    client = session_of(context).client()
+    Listing(
+        items=lambda: (it for it in _kept(client) if state in (None, _state(it))),
+        columns=CHECKPOINT_COLUMNS,
+        form=output,
+        name=lambda it: str(it.position),
+        none="no such checkpoints" if state else "no checkpoints yet",
+        chosen=columns,
+        sort=sort,
+        limit=limit,
+        client=client,
+        kinds="event",
+    ).show(watch=watch)
 
 
 @app.command()

@@ -22,6 +22,11 @@ _SCANNED_MAX = 1000  # a page of the API
 _AGES = ("5m", "30m", "1h", "1d")
 
 
+def among(*words: str) -> Callable[[str], list[str]]:
+    """Return what completes one of these words."""
+    return lambda incomplete: [word for word in words if word.startswith(incomplete)]
+
+
 def jobs(context: typer.Context, incomplete: str) -> list[str]:
     """Return the jobs whose names begin so, with their users or without."""
     return _found(

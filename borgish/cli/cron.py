@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from enum import StrEnum
 from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,9 +11,18 @@ import typer
 from borgish.cli import complete
 from borgish.cli.at_option import AtOption, client_at
 from borgish.cli.confirm import YesOption, confirm
-from borgish.cli.render import Column, Form, FormOption, draw, fields, plural, show_list, show_one, state_text
+from borgish.cli.listing import (
+    LimitOption,
+    Listing,
+    UserFilterOption,
+    WatchOption,
+    columns_option,
+    of_user,
+    sort_option,
+)
+from borgish.cli.render import Column, Form, FormOption, draw, fields, plural, show_one, state_text
 from borgish.cli.session import IfGeneration, noun, session_of
-from borgish.text import age, safe, span
+from borgish.text import age, safe, span, wall_time
 from borgish.wire.api import Accepted
 from borgish.wire.api_crons import CronDetail, CronRunView, CronStageView, CronView
 
@@ -29,17 +39,53 @@ Name = Annotated[
 ]
 
 
+class CronState(StrEnum):
+    """Whether a cron is ever due."""
+
+    ACTIVE = "active"
+    PAUSED = "paused"
+
+
+def _state(cron: CronView) -> CronState:
+    return CronState.PAUSED if cron.paused else CronState.ACTIVE
+
+
 @app.command("list")
-def list_(context: typer.Context, at: AtOption = "", output: FormOption = Form.TABLE) -> None:
+def list_(
+    context: typer.Context,
+    user: UserFilterOption = "",
+    state: Annotated[CronState | None, typer.Option("--state", help="Only crons in this state.")] = None,
+    sort: Annotated[str, sort_option(lambda: CRON_COLUMNS)] = "",
+    columns: Annotated[str, columns_option(lambda: CRON_COLUMNS)] = "",
+    limit: LimitOption = None,
+    watch: WatchOption = False,
+    at: AtOption = "",
+    output: FormOption = Form.TABLE,
+) -> None:
     """List the crons: when each is due next, and what became of its last run.
 
     With -o wide, json or yaml the next five times are shown.
     """
     from borgish.cli.lookup import every_cron
 
-    crons = every_cron(client_at(context, at, output), times=output not in (Form.TABLE, Form.NAME))
+    client = client_at(context, at, output)
+    # The next times take the master a while; the table has them where THEN is among its columns.
+    times = output not in (Form.TABLE, Form.NAME) or "then" in columns.lower()
     none = "no crons; `borgctl job submit FILE` of a file with kind: cron sets one"
-    show_list(crons, CRON_COLUMNS, output, lambda cron: cron.name, none)
+    Listing(
+        items=lambda: (
+            cron for cron in of_user(every_cron(client, times=times), user) if state in (None, _state(cron))
+        ),
+        columns=CRON_COLUMNS,
+        form=output,
+        name=lambda cron: cron.name,
+        none="no such crons" if user or state else none,
+        chosen=columns,
+        sort=sort,
+        limit=limit,
+        client=client,
+        kinds="event",
+    ).show(watch=watch)
 
 
 @app.command()
@@ -169,11 +215,16 @@ def _began_none(cron: CronView) -> bool:
 CRON_COLUMNS: tuple[Column[CronView], ...] = (
     Column("NAME", lambda cron: cron.name, _style),
     Column("SCHEDULE", lambda cron: cron.schedule),
-    Column("NEXT", lambda cron: _due(cron, cron.next)),
+    Column("NEXT", lambda cron: _due(cron, cron.next), by=lambda cron: cron.next and wall_time(cron.next)),
     Column("THEN", _then, wide=True),
-    Column("LAST", lambda cron: _due(cron, cron.last)),
+    Column("LAST", lambda cron: _due(cron, cron.last), by=lambda cron: cron.last and wall_time(cron.last)),
     Column("RUN", lambda cron: _run_text(cron.run), _style),
-    Column("KEPT", lambda cron: f"{cron.runs - cron.live}/{cron.keep}", right=True),
+    Column(
+        "KEPT",
+        lambda cron: f"{cron.runs - cron.live}/{cron.keep}",
+        right=True,
+        by=lambda cron: cron.runs - cron.live,
+    ),
     Column("LIVE", lambda cron: str(cron.live), right=True),
     Column("ZONE", lambda cron: cron.time_zone, wide=True),
     Column("GENERATION", lambda cron: str(cron.generation), right=True, wide=True),

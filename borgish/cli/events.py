@@ -8,20 +8,20 @@ import typer
 
 from borgish.cli import complete
 from borgish.cli.at_option import AtOption, client_at
+from borgish.cli.listing import Listing, choose, columns_option, sort_option
 from borgish.cli.render import (
     Column,
     Form,
     FormOption,
     as_yaml,
     draw,
-    show_list,
     show_one,
     state_text,
     writer,
 )
 from borgish.cli.screen import print_out, styled
 from borgish.cli.session import single
-from borgish.text import clock_time, safe, safe_lines, show_indexes
+from borgish.text import clock_time, safe, safe_lines, show_indexes, wall_time
 from borgish.wire.api import EventView, WhyView
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def about(event: EventView) -> str:
 
 
 EVENT_COLUMNS: tuple[Column[EventView], ...] = (
-    Column("AT", lambda event: clock_time(event.at)),
+    Column("AT", lambda event: clock_time(event.at), by=lambda event: wall_time(event.at)),
     Column("POSITION", lambda event: str(event.position), right=True, wide=True),
     Column("ABOUT", about),
     Column("MACHINE", lambda event: event.machine or "-", wide=True),
@@ -61,6 +61,8 @@ def events(
     limit: Annotated[
         int, typer.Option("--limit", "-n", min=1, max=_AT_ONCE_MAX, help="Only the latest N events.")
     ] = 50,
+    sort: Annotated[str, sort_option(lambda: EVENT_COLUMNS)] = "",
+    columns: Annotated[str, columns_option(lambda: EVENT_COLUMNS)] = "",
     at: AtOption = "",
     output: FormOption = Form.TABLE,
 ) -> None:
@@ -70,24 +72,37 @@ def events(
     """
     from borgish.cli.lookup import find_job, latest_events
 
-    if follow and at:
-        raise typer.BadParameter("cannot be combined with --at", param_hint="--follow")
+    if follow and (at or sort):
+        raise typer.BadParameter(
+            f"cannot be combined with {'--at' if at else '--sort'}", param_hint="--follow"
+        )
     client = client_at(context, at, output, leader_only=True)
     key = find_job(client, job) if job else ""
     if follow:
-        follow_events(client, key, limit, output)
+        follow_events(client, key, limit, output, columns)
         return
-    items = latest_events(client, job=key, limit=limit)
-    show_list(items, EVENT_COLUMNS, output, lambda event: str(event.position), "no events yet")
+    Listing(
+        items=lambda: latest_events(client, job=key, limit=limit),
+        columns=EVENT_COLUMNS,
+        form=output,
+        name=_name,
+        none="no events yet",
+        chosen=columns,
+        sort=sort,
+    ).show()
 
 
-def follow_events(client: "Client", job: str, limit: int, form: Form) -> None:
+def _name(event: EventView) -> str:
+    return str(event.position)
+
+
+def follow_events(client: "Client", job: str, limit: int, form: Form, columns: str) -> None:
     """Show the latest events and then each as it comes, until interrupted. A master away is waited for."""
     from borgish.cli.changes import TICK_SECONDS, Changes
     from borgish.cli.lookup import latest_events
     from borgish.errors import Unreachable
 
-    changes, write = Changes(client, "event", job), _writer(form)
+    changes, write = Changes(client, "event", job), _writer(form, columns)
     seen = _show_after(latest_events(client, job=job, limit=limit), 0, write)
     try:
         while True:
@@ -109,15 +124,16 @@ def _show_after(items: Sequence[EventView], seen: int, write: Callable[[Sequence
     return max([seen, *(event.position for event in items)])
 
 
-def _writer(form: Form) -> Callable[[Sequence[EventView]], str]:
+def _writer(form: Form, columns: str) -> Callable[[Sequence[EventView]], str]:
     """Return what writes events as they come; of json and yaml, each by itself."""
+    chosen, fields = choose(columns, EVENT_COLUMNS, form)
     if form is Form.JSON:
         form = Form.JSONL
     if form is Form.YAML:
         return lambda items: "".join(f"---\n{as_yaml(event)}" for event in items)
-    if form.is_for_people:
+    if form.is_for_people and not columns:
         return lambda items: "\n".join(map(_line, items))
-    return writer(EVENT_COLUMNS, form, lambda event: str(event.position))
+    return writer(chosen, form, _name, fields)
 
 
 def _line(event: EventView) -> str:

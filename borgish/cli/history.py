@@ -1,15 +1,18 @@
 """``borgctl history``: who did what, when and why, from the whole journal."""
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import msgspec
 import typer
 
+from borgish.cli import complete
 from borgish.cli.at_option import SinceOption, UntilOption
+from borgish.cli.listing import choose, columns_option, order_by, sort_option
 from borgish.cli.render import Column, Form, FormOption, show_list
 from borgish.cli.session import session_of, single
-from borgish.text import day_and_time, zoned
+from borgish.text import day_and_time, wall_time, zoned
 from borgish.wire.api import EventView
 from borgish.wire.api_past import HistoryList, HistoryView
 
@@ -49,7 +52,7 @@ class Line(msgspec.Struct, frozen=True):
 
 
 HISTORY_COLUMNS: tuple[Column[Line], ...] = (
-    Column("AT", lambda line: day_and_time(line.entry.at)),
+    Column("AT", lambda line: day_and_time(line.entry.at), by=lambda line: wall_time(line.entry.at)),
     Column("POSITION", lambda line: str(line.entry.position), right=True),
     Column("EPOCH", lambda line: f"{line.entry.timeline}.{line.entry.epoch}", wide=True),
     Column("WHO", lambda line: line.entry.actor),
@@ -70,11 +73,17 @@ def history(
         ),
     ] = "",
     cell: Annotated[bool, typer.Option("--cell", help="The whole cell.")] = False,
+    machine: Annotated[
+        str,
+        typer.Option("--machine", help="Only what is about this machine.", autocompletion=complete.machines),
+    ] = "",
     since: SinceOption = "",
     until: UntilOption = "",
     limit: Annotated[
         int, typer.Option("--limit", "-n", min=1, max=LIMIT_MAX, help="The latest N entries of the journal.")
     ] = 100,
+    sort: Annotated[str, sort_option(lambda: HISTORY_COLUMNS)] = "",
+    columns: Annotated[str, columns_option(lambda: HISTORY_COLUMNS)] = "",
     output: FormOption = Form.TABLE,
 ) -> None:
     """Show who did what, when and why, the latest last.
@@ -82,19 +91,37 @@ def history(
     It is read from the whole journal, where `events` shows the latest only. A job that is no longer kept
     is named in full: ann/web.
     """
-    if name and cell:
-        raise typer.BadParameter("cannot be combined with a name", param_hint="--cell")
+    if [bool(name), cell, bool(machine)].count(True) > 1:
+        option = "--cell" if cell else "--machine"
+        other = "a name" if name else "--machine"
+        raise typer.BadParameter(f"cannot be combined with {other}", param_hint=option)
+    chosen, fields = choose(columns, HISTORY_COLUMNS, output)
+    order = order_by(sort, HISTORY_COLUMNS, _name)
     client = session_of(context).client()
-    params = about(client, name) | {"since": zoned(since), "until": zoned(until)}
-    entries, last = latest(client, params, limit)
-    none = f"the journal has no entries about {name}" if name else "the journal has no entries"
+    subject = _about_machine(client, machine) if machine else about(client, name)
+    entries, last = latest(client, subject | {"since": zoned(since), "until": zoned(until)}, limit)
+    none = f"the journal has no entries about {name or machine}" if subject else "the journal has no entries"
     none += " at that time" if since or until else ""
     if output.is_for_people:
-        found = lines(entries, folded=not name and output is Form.TABLE)
-        show_list(found, HISTORY_COLUMNS, output, lambda line: str(line.entry.position), none)
+        found = order(lines(entries, folded=not subject and output is Form.TABLE))
+        show_list(found, chosen, output, _name, none)
     else:
-        show_list(entries, (), output, lambda entry: str(entry.position), none)
+        ordered = (line.entry for line in order([Line(entry, None) for entry in entries]))
+        show_list(ordered, (), output, lambda entry: str(entry.position), none, fields)
     _print_limits(last)
+
+
+def _name(line: Line) -> str:
+    return str(line.entry.position)
+
+
+def _about_machine(client: "Client", name: str) -> Params:
+    from borgish.cli.lookup import find_machine
+    from borgish.errors import NotFound
+
+    with suppress(NotFound):  # one that has left the cell is in the journal
+        name = find_machine(client, name)
+    return {"machine": name}
 
 
 def about(client: "Client", name: str) -> Params:

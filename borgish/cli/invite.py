@@ -6,11 +6,12 @@ import typer
 
 import borgish.cli.drain  # noqa: F401 - its commands are of the same noun
 from borgish.cli.confirm import YesOption, confirm
+from borgish.cli.listing import LimitOption, Listing, columns_option, sort_option
 from borgish.cli.machine import MachineName, app
-from borgish.cli.render import Column, Form, FormOption, show_list
+from borgish.cli.render import Column, Form, FormOption, age_column
 from borgish.cli.session import session_of
 from borgish.join_token import JoinToken, digest_of
-from borgish.text import age, day_and_time, safe
+from borgish.text import day_and_time, safe, wall_time
 from borgish.wire.api import Accepted
 from borgish.wire.api_access import InvitationList, InvitationRequest, InvitationView
 
@@ -23,9 +24,9 @@ COLUMNS: tuple[Column[InvitationView], ...] = (
     Column("ID", lambda it: it.id),
     Column("MACHINE", lambda it: it.machine or "any"),
     Column("LEFT", lambda it: str(it.uses), right=True),
-    Column("AGE", lambda it: age(it.created_at), right=True),
+    age_column("AGE", lambda it: it.created_at),
     Column("BY", lambda it: it.created_by),
-    Column("ENDS", lambda it: day_and_time(it.expires_at)),
+    Column("ENDS", lambda it: day_and_time(it.expires_at), by=lambda it: wall_time(it.expires_at)),
 )
 
 
@@ -113,6 +114,9 @@ def invitations(
     revoke: Annotated[
         str, typer.Option("--revoke", metavar="ID", help="Let nobody in by this one any more.")
     ] = "",
+    sort: Annotated[str, sort_option(lambda: COLUMNS)] = "",
+    columns: Annotated[str, columns_option(lambda: COLUMNS)] = "",
+    limit: LimitOption = None,
     output: FormOption = Form.TABLE,
 ) -> None:
     """List the invitations by which machines can still join."""
@@ -124,8 +128,16 @@ def invitations(
     if revoke:
         say_accepted(client.post(quoted("invitations", revoke) + "/revoke", None, Accepted))
         return
-    found = list(every(client, "/v1/invitations", {}, InvitationList))
-    show_list(found, COLUMNS, output, lambda it: it.id, "no invitations; `borgctl machine invite` makes one")
+    Listing(
+        items=lambda: every(client, "/v1/invitations", {}, InvitationList),
+        columns=COLUMNS,
+        form=output,
+        name=lambda it: it.id,
+        none="no invitations; `borgctl machine invite` makes one",
+        chosen=columns,
+        sort=sort,
+        limit=limit,
+    ).show()
 
 
 @app.command()

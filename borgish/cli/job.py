@@ -9,12 +9,23 @@ import typer
 from borgish.cli import complete
 from borgish.cli.at_option import AtOption, client_at
 from borgish.cli.confirm import YesOption, confirm
-from borgish.cli.listing import ColumnsOption, LabelOption, LimitOption, UserFilterOption, WatchOption
+from borgish.cli.listing import (
+    LabelOption,
+    LatestOption,
+    LimitOption,
+    Listing,
+    UserFilterOption,
+    WatchOption,
+    columns_option,
+    paged,
+    sort_option,
+)
 from borgish.cli.render import (
     Column,
     FileFormOption,
     Form,
     FormOption,
+    age_column,
     draw,
     fields,
     outcomes,
@@ -43,8 +54,11 @@ from borgish.wire.api import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from borgish.cli.lookup import Params
     from borgish.client import Client
+    from borgish.wire.api import VersionView
 
 
 app = noun("Submit, inspect, change and end jobs.")
@@ -59,6 +73,7 @@ Files = Annotated[list[Path], typer.Argument(metavar="FILE...", help="Job files;
 UserOption = Annotated[
     str, typer.Option("--user", help="Owner of the job, if the file does not name one. Default: you.")
 ]
+JOB_SORTS = ("name", "trouble", "since", "tasks", "up", "pending", "failed", "priority")
 _NO_JOBS = "no jobs; `borgctl job submit FILE` makes one"
 SettleOption = Annotated[
     str | None,
@@ -177,9 +192,10 @@ def list_(
             "--sort",
             metavar="KEY",
             help="By name, trouble, since, tasks, up, pending, failed or priority; -KEY is the reverse.",
+            autocompletion=complete.among(*JOB_SORTS),
         ),
     ] = "",
-    columns: ColumnsOption = "",
+    columns: Annotated[str, columns_option(lambda: JOB_COLUMNS)] = "",
     limit: LimitOption = None,
     watch: WatchOption = False,
     at: AtOption = "",
@@ -189,7 +205,6 @@ def list_(
 
     As in: borgctl job list -l app=web --sort trouble -o wide
     """
-    from borgish.cli.listing import Listing
     from borgish.cli.lookup import find_machine
 
     client = client_at(context, at, output)
@@ -203,21 +218,15 @@ def list_(
     }
     is_filtered = bool(label or user or state or machine)
     none = "no such jobs" if is_filtered else "no jobs at that moment" if at else _NO_JOBS
-    listing = Listing(
-        client=client,
-        path="/v1/jobs",
-        page=JobList,
-        params=params,
+    Listing(
+        items=paged(client, "/v1/jobs", params, JobList, limit),
         columns=JOB_COLUMNS if client.is_present else PAST_JOB_COLUMNS,
         form=output,
         name=lambda job: job.name,
         none=none,
-        limit=limit,
         chosen=columns,
-    )
-    if watch:
-        listing.watch()
-    listing.show()
+        client=client,
+    ).show(watch=watch)
     if params["recent"]:
         left_out = client.get("/v1/jobs", params | {"limit": 1}, JobList).left_out
         if left_out:
@@ -271,8 +280,22 @@ def show(
     show_one(detail, output, name, lambda it, wide: job_in_full(it, every_task(client, job=name), wide=wide))
 
 
+def _version_columns() -> "Sequence[Column[VersionView]]":
+    from borgish.cli.versions import VERSION_COLUMNS
+
+    return VERSION_COLUMNS
+
+
 @app.command()
-def history(context: typer.Context, job: JobName, at: AtOption = "", output: FormOption = Form.TABLE) -> None:
+def history(
+    context: typer.Context,
+    job: JobName,
+    sort: Annotated[str, sort_option(_version_columns)] = "",
+    columns: Annotated[str, columns_option(_version_columns)] = "",
+    limit: LatestOption = None,
+    at: AtOption = "",
+    output: FormOption = Form.TABLE,
+) -> None:
     """List the versions of a job: who submitted them, when, and what was changed.
 
     Everything that happened to a job is in `borgctl history JOB`.
@@ -281,7 +304,7 @@ def history(context: typer.Context, job: JobName, at: AtOption = "", output: For
     from borgish.cli.versions import show_versions
 
     client = client_at(context, at, output)
-    show_versions(client, find_job(client, job), output)
+    show_versions(client, find_job(client, job), output, sort=sort, columns=columns, limit=limit)
 
 
 @app.command()
@@ -461,7 +484,7 @@ JOB_COLUMNS: tuple[Column[JobView], ...] = (
     Column("GENERATION", lambda job: str(job.generation), right=True, wide=True),
     Column("BY", lambda job: job.submitted_by, wide=True),
     Column("APP", lambda job: job.app.partition("/")[2] or "-", wide=True),
-    Column("AGE", lambda job: age(job.submitted_at), right=True, restless=True),
+    age_column("AGE", lambda job: job.submitted_at),
     Column("REASON", lambda job: job.reason),
 )
 

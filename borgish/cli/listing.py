@@ -1,11 +1,14 @@
-"""What the lists of jobs, tasks and machines share: which filters they have, which columns are shown, and how
-they are watched.
+"""What all lists share: their filters, in which order they are, which columns are shown, and how they are
+watched.
+
+The master sorts and cuts what may be long: jobs, tasks and machines. All other lists come whole, and are
+sorted and cut here.
 """
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Generic, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Generic, NoReturn, Protocol, TypeVar
 
 import msgspec
 import typer
@@ -37,11 +40,8 @@ UserFilterOption = Annotated[
     str, typer.Option("--user", metavar="USER", help="Only of this user.", autocompletion=complete.owners)
 ]
 LimitOption = Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="Only the first N.")]
-ColumnsOption = Annotated[
-    str,
-    typer.Option(
-        "--columns", metavar="A,B,C", help="Only these columns, in this order; of csv, these fields."
-    ),
+LatestOption = Annotated[
+    int | None, typer.Option("--limit", "-n", metavar="N", min=1, help="Only the latest N.")
 ]
 WatchOption = Annotated[
     bool,
@@ -51,42 +51,165 @@ WatchOption = Annotated[
 ]
 
 
+def columns_option(columns: Callable[[], Sequence[Column[Any]]]) -> Any:
+    """Return the option ``--columns`` of a list that has these."""
+
+    def completed(incomplete: str) -> list[str]:
+        before, comma, begun = incomplete.rpartition(",")
+        return [f"{before}{comma}{word}" for word in _words(columns()) if word.startswith(begun)]
+
+    return typer.Option(
+        "--columns",
+        metavar="A,B,C",
+        help="Only these columns, in this order; of csv, these fields.",
+        autocompletion=completed,
+    )
+
+
+def sort_option(columns: Callable[[], Sequence[Column[Any]]]) -> Any:
+    """Return the option ``--sort`` of a list that is sorted here, which has these columns."""
+
+    def completed(incomplete: str) -> list[str]:
+        return [word for word in ("name", *_words(columns())) if word.startswith(incomplete)]
+
+    return typer.Option(
+        "--sort",
+        metavar="KEY",
+        help="By name, or by any of the columns; -KEY is the reverse.",
+        autocompletion=completed,
+    )
+
+
+def _words(columns: Sequence[Column[Any]]) -> Iterator[str]:
+    """Yield titles as they complete: no shell takes one of two words as it is."""
+    return (column.title.lower() for column in columns if column.title and " " not in column.title)
+
+
+class Owned(Protocol):
+    """What belongs to a user or a group."""
+
+    @property
+    def user(self) -> str: ...
+
+
+U = TypeVar("U", bound=Owned)
+
+
+def of_user(items: Iterable[U], user: str) -> Iterator[U]:
+    """Yield what belongs to a user; all of it where none is named."""
+    return (item for item in items if user in ("", item.user))
+
+
+def latest(items: Sequence[T], limit: int | None) -> Sequence[T]:
+    """Return the last so many of a list that has the latest last; all where there is no limit."""
+    return items if limit is None else items[-limit:]
+
+
+def paged(
+    client: "Client", path: str, params: "Params", page: "type[Paged[T]]", limit: int | None
+) -> Callable[[], Iterator[T]]:
+    """Return what asks for a list that the master sorts and cuts."""
+    from borgish.cli.lookup import PAGE_MAX, every, read_ahead
+
+    if limit is None:
+        return lambda: read_ahead(client, path, params, page)
+    asked = params | {"limit": min(limit, PAGE_MAX)}
+    return lambda: islice(every(client, path, asked, page), limit)
+
+
+def order_by(
+    key: str, columns: Sequence[Column[T]], name: Callable[[T], str]
+) -> Callable[[Iterable[T]], Iterable[T]]:
+    """Return what puts items in the order of a column: text as it is, the largest number first, and where
+    there is nothing, last. What is alike stays as it was, and without a key all does. Raises Invalid for a
+    column that there is not."""
+    if not key:
+        return lambda items: items
+    values = {"name": _number_or_text(name)} | {
+        column.title.lower(): column.by or (_number_or_text(column.text) if column.right else column.text)
+        for column in columns
+        if column.title
+    }
+    value = values.get(key.removeprefix("-").lower())
+    if value is None:
+        from borgish.errors import Invalid
+
+        hint = f"Use one of {', '.join(values)}, with a - before it for the reverse"
+        raise Invalid(f"sort: there is no order '{safe(key[:63])}'", hint)
+
+    def place(item: T) -> tuple[int, float, str]:
+        found = value(item)
+        if found in (None, "", "-"):
+            return 2, 0.0, ""
+        return (1, 0.0, found) if isinstance(found, str) else (0, -found, "")
+
+    def ordered(items: Iterable[T]) -> list[T]:
+        found = sorted(items, key=place)
+        return found[::-1] if key.startswith("-") else found
+
+    return ordered
+
+
+def _number_or_text(text: Callable[[T], str]) -> Callable[[T], float | str]:
+    return lambda item: int(found) if (found := text(item)).isdecimal() else found
+
+
+def choose(
+    wanted: str, columns: Sequence[Column[T]], form: Form
+) -> tuple[Sequence[Column[T]], Sequence[str]]:
+    """Return the columns of a table, and the fields of CSV where some are named."""
+    names = [name.strip() for name in wanted.split(",")] if wanted else []
+    if not names or form is Form.CSV:
+        return columns, names
+    if not form.is_for_people:
+        raise typer.BadParameter("goes with the tables and with csv", param_hint="--columns")
+    known = {column.title.lower(): column for column in columns if column.title}
+    for name in names:
+        if name.lower() not in known:
+            raise typer.BadParameter(
+                f"there is no column '{safe(name)}'; there are {', '.join(known)}", param_hint="--columns"
+            )
+    chosen = (known[name.lower()] for name in dict.fromkeys(names))
+    return [msgspec.structs.replace(each, wide=False, rare=False) for each in chosen], ()
+
+
 class Listing(msgspec.Struct, Generic[T]):
     """A list as somebody asked for it."""
 
-    client: "Client"
-    path: str
-    page: "type[Paged[T]]"
-    params: "Params"
+    items: Callable[[], Iterable[T]]  # asks for them, each time anew
     columns: Sequence[Column[T]]
     form: Form
     name: Callable[[T], str]
     none: str
-    limit: int | None = None
     chosen: str = ""  # the columns, or of csv the fields, that somebody wants
+    sort: str = ""  # of a list that comes whole
+    limit: int | None = None  # likewise
     folded: Callable[[Iterable[T]], Iterator[T]] = iter  # what the table shows of the items
+    client: "Client | None" = None  # of one that can be watched
     kinds: str = "tasks"  # what of the watch tells of changes
     # While it is watched: what writes more of it, and by name what was shown, but for what is restless.
     write: Callable[[Sequence[T]], str] | None = None
     seen: dict[str, tuple[str, ...]] = {}
 
-    def show(self) -> None:
-        """Show it once."""
+    def show(self, *, watch: bool = False) -> None:
+        """Show it once, or until interrupted."""
+        if watch and self.client is not None:
+            self._watch(self.client)
         columns, fields = self._chosen()
         show_list(self._rows(), columns, self.form, self.name, self.none, fields)
 
-    def watch(self) -> None:
-        """Show it until interrupted, as kubectl does: on a terminal a table is drawn anew, and elsewhere, and
-        in other forms, each item that has changed is written again."""
+    def _watch(self, client: "Client") -> NoReturn:
+        """Show it as kubectl does: on a terminal a table is drawn anew, and elsewhere, and in other forms,
+        each item that has changed is written again."""
         from borgish.cli.changes import Changes, Deadline
         from borgish.errors import Unreachable
 
-        if self.form is Form.YAML or not self.client.is_present:
+        if self.form is Form.YAML or not client.is_present:
             why = "a list in yaml has no end" if self.form is Form.YAML else "only the present changes"
             raise typer.BadParameter(f"cannot be used here: {why}", param_hint="--watch")
         is_redrawn = self.form.is_for_people and is_terminal(sys.stdout)
         show = self._redraw if is_redrawn else self._append
-        changes = Changes(self.client, self.kinds)
+        changes = Changes(client, self.kinds)
         lost = ""
         try:
             show()
@@ -106,31 +229,12 @@ class Listing(msgspec.Struct, Generic[T]):
             raise typer.Exit from None
 
     def _rows(self) -> Iterator[T]:
-        from borgish.cli.lookup import PAGE_MAX, every, read_ahead
-
-        items: Iterator[T]
-        if self.limit is None:
-            items = read_ahead(self.client, self.path, self.params, self.page)
-        else:
-            params = self.params | {"limit": min(self.limit, PAGE_MAX)}
-            items = islice(every(self.client, self.path, params, self.page), self.limit)
+        order = order_by(self.sort, self.columns, self.name)  # before anything is asked for
+        items = islice(order(self.items()), self.limit)
         return self.folded(items) if self.form is Form.TABLE else items
 
     def _chosen(self) -> tuple[Sequence[Column[T]], Sequence[str]]:
-        """Return the columns of a table, and the fields of CSV where some are named."""
-        names = [name.strip() for name in self.chosen.split(",")] if self.chosen else []
-        if not names or self.form is Form.CSV:
-            return self.columns, names
-        if not self.form.is_for_people:
-            raise typer.BadParameter("goes with the tables and with csv", param_hint="--columns")
-        known = {column.title.lower(): column for column in self.columns}
-        for name in names:
-            if name.lower() not in known:
-                raise typer.BadParameter(
-                    f"there is no column '{safe(name)}'; there are {', '.join(known)}", param_hint="--columns"
-                )
-        columns = (known[name.lower()] for name in dict.fromkeys(names))
-        return [msgspec.structs.replace(each, wide=False, rare=False) for each in columns], ()
+        return choose(self.chosen, self.columns, self.form)
 
     def _redraw(self) -> None:
         import shutil

@@ -7,8 +7,8 @@ import typer
 from borgish.cli import complete
 from borgish.cli.at_option import AtOption, client_at
 from borgish.cli.confirm import YesOption, confirm
-from borgish.cli.listing import ColumnsOption, LimitOption, WatchOption
-from borgish.cli.render import Column, Form, FormOption, fields, plural, show_one
+from borgish.cli.listing import LimitOption, Listing, WatchOption, columns_option, paged
+from borgish.cli.render import Column, Form, FormOption, age_column, fields, plural, show_one
 from borgish.cli.session import IfGeneration, MaxAffected, noun, session_of
 from borgish.resources import Resources, show_bytes, show_cpu, show_devices
 from borgish.text import age, day_and_time, safe, span
@@ -26,6 +26,7 @@ from borgish.wire.api import (
 )
 
 if TYPE_CHECKING:
+    from borgish.cli.lookup import Params
     from borgish.client import Client
 
 app = noun("The machines of the cell.")
@@ -36,6 +37,7 @@ MachineName = Annotated[
         metavar="MACHINE", help="Its name, or a beginning that is unique.", autocompletion=complete.machines
     ),
 ]
+MACHINE_SORTS = ("name", "trouble", "tasks", "cpu", "ram")
 _STYLES = {"up": "green", "down": "red", "revoked": "red"} | dict.fromkeys(
     ("draining", "drained", "cordoned", "quarantined"), "yellow"
 )
@@ -79,7 +81,7 @@ MACHINE_COLUMNS: tuple[Column[MachineView], ...] = (
     ),
     Column("RUNTIMES", lambda machine: ",".join(machine.runtimes)),
     Column("ADDRESS", lambda machine: machine.address, wide=True),
-    Column("AGE", lambda machine: age(machine.joined_at), right=True, restless=True),
+    age_column("AGE", lambda machine: machine.joined_at),
     Column("TAINTS", lambda machine: ",".join(map(_taint, machine.taints)) or "-", rare=True),
     Column("REASON", _trouble),
 )
@@ -103,36 +105,30 @@ def list_(
             "--sort",
             metavar="KEY",
             help="By name, trouble, tasks, or the share of cpu or ram that tasks have; -KEY is the reverse.",
+            autocompletion=complete.among(*MACHINE_SORTS),
         ),
     ] = "",
-    columns: ColumnsOption = "",
+    columns: Annotated[str, columns_option(lambda: MACHINE_COLUMNS)] = "",
     limit: LimitOption = None,
     watch: WatchOption = False,
     at: AtOption = "",
     output: FormOption = Form.TABLE,
 ) -> None:
     """List the machines. As in: borgctl machine list -l rack=r1 --sort trouble"""
-    from borgish.cli.listing import Listing
-
     client = client_at(context, at, output)
+    params: Params = {"label": label, "state": state, "sort": sort}
     is_filtered = bool(label or state)
     none = "no such machines" if is_filtered else "no machine had joined" if at else "no machine has joined"
-    listing = Listing(
-        client=client,
-        path="/v1/machines",
-        page=MachineList,
-        params={"label": label, "state": state, "sort": sort},
+    Listing(
+        items=paged(client, "/v1/machines", params, MachineList, limit),
         columns=MACHINE_COLUMNS,
         form=output,
         name=lambda machine: machine.name,
         none=none,
-        limit=limit,
         chosen=columns,
+        client=client,
         kinds="event",
-    )
-    if watch:
-        listing.watch()
-    listing.show()
+    ).show(watch=watch)
 
 
 @app.command()

@@ -1,6 +1,7 @@
 """``borgctl quota``: set, list, show, remove."""
 
 from collections.abc import Callable, Sequence
+from math import inf
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
@@ -8,9 +9,18 @@ import typer
 from borgish.cli import complete
 from borgish.cli.at_option import AtOption, client_at
 from borgish.cli.confirm import YesOption
-from borgish.cli.render import Column, Form, FormOption, fields, show_list, show_one
+from borgish.cli.listing import (
+    LimitOption,
+    Listing,
+    UserFilterOption,
+    WatchOption,
+    columns_option,
+    sort_option,
+)
+from borgish.cli.render import Column, Form, FormOption, fields, show_one
 from borgish.cli.session import IfGeneration, noun, session_of
 from borgish.resources import QUOTA_MAX, Resources, parse_bytes, parse_quota_millis, show_amounts
+from borgish.text import wall_time
 from borgish.vocabulary import Band
 from borgish.wire.api import Accepted, QuotaRequest, QuotaView
 
@@ -22,17 +32,14 @@ T = TypeVar("T")
 app = noun("Limits on what users may ask for at a time, by band.")
 
 
-def _bands() -> list[str]:
-    """Return the words that complete ``--band``; a cell may have more names for them."""
-    return [str(band) for band in Band if band is not Band.FREE]
-
-
 User = Annotated[
     str, typer.Argument(metavar="USER", help="Owner of the quota.", autocompletion=complete.owners)
 ]
+# A cell may have more names for them.
+_BANDS = complete.among(*(str(band) for band in Band if band is not Band.FREE))
 BandOption = Annotated[
     str,
-    typer.Option("--band", metavar="BAND", help="monitoring, production or batch.", autocompletion=_bands),
+    typer.Option("--band", metavar="BAND", help="monitoring, production or batch.", autocompletion=_BANDS),
 ]
 
 
@@ -53,13 +60,18 @@ def _is_over(quota: QuotaView) -> str:
     return "yellow" if quota.free == Resources() and quota.used != Resources() else ""
 
 
+def _cpu(amounts: Resources | None) -> float:
+    """Return by which of several amounts quotas are sorted; what is not limited is the most."""
+    return inf if amounts is None else amounts.cpu_millis
+
+
 QUOTA_COLUMNS: tuple[Column[QuotaView], ...] = (
     Column("USER", lambda quota: quota.user),
     Column("BAND", lambda quota: quota.band),
-    Column("LIMIT", _limit),
-    Column("USED", lambda quota: show_amounts(quota.used), _is_over),
-    Column("FREE", _free),
-    Column("UNTIL", _until),
+    Column("LIMIT", _limit, by=lambda quota: _cpu(quota.limits)),
+    Column("USED", lambda quota: show_amounts(quota.used), _is_over, by=lambda quota: _cpu(quota.used)),
+    Column("FREE", _free, by=lambda quota: _cpu(quota.free)),
+    Column("UNTIL", _until, by=lambda quota: quota.until and wall_time(quota.until)),
 )
 
 
@@ -107,15 +119,29 @@ def list_(
     user: Annotated[
         str, typer.Argument(metavar="[USER]", help="Only of this user.", autocompletion=complete.owners)
     ] = "",
+    of_user: UserFilterOption = "",
+    sort: Annotated[str, sort_option(lambda: QUOTA_COLUMNS)] = "",
+    columns: Annotated[str, columns_option(lambda: QUOTA_COLUMNS)] = "",
+    limit: LimitOption = None,
+    watch: WatchOption = False,
     at: AtOption = "",
     output: FormOption = Form.TABLE,
 ) -> None:
     """List the quotas, what is used of them, and what users ask for without one."""
     from borgish.cli.lookup import every_quota
 
-    quotas = every_quota(client_at(context, at, output), user)
-    none = "no quotas, and nothing is asked for; `borgctl quota set USER` makes one"
-    show_list(quotas, QUOTA_COLUMNS, output, _name, none)
+    client = client_at(context, at, output)
+    Listing(
+        items=lambda: every_quota(client, user or of_user),
+        columns=QUOTA_COLUMNS,
+        form=output,
+        name=_name,
+        none="no quotas, and nothing is asked for; `borgctl quota set USER` makes one",
+        chosen=columns,
+        sort=sort,
+        limit=limit,
+        client=client,
+    ).show(watch=watch)
 
 
 @app.command()

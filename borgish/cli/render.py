@@ -16,9 +16,10 @@ from typing import Annotated, ClassVar, Generic, TextIO, TypeVar
 import msgspec
 import typer
 
+from borgish.cli.complete import among
 from borgish.cli.screen import has_colour, is_terminal, print_out, styled, width_of
 from borgish.clock import SystemClock
-from borgish.text import safe, safe_lines
+from borgish.text import age, safe, safe_lines, wall_time
 from borgish.vocabulary import TASKS_PER_JOB_MAX, Outcome, State
 
 T = TypeVar("T")
@@ -80,20 +81,13 @@ def _form(text: "str | Form", words: Sequence[str]) -> Form:
     return found
 
 
-def _complete(words: Sequence[str]) -> Callable[[str], list[str]]:
-    def completed(incomplete: str) -> list[str]:
-        return [word for word in (*words, _TEMPLATE) if word.startswith(incomplete)]
-
-    return completed
-
-
 FormOption = Annotated[
     Form,
     typer.Option(
         "--output",
         "-o",
         parser=_read_form,
-        autocompletion=_complete(_WORDS),
+        autocompletion=among(*_WORDS, _TEMPLATE),
         metavar="|".join((*_WORDS, "template=TEXT")),
         help="Output format. A template names fields of the JSON: '{name} {resources.cpu_millis}'.",
     ),
@@ -104,7 +98,7 @@ FileFormOption = Annotated[
         "--output",
         "-o",
         parser=_read_form_or_file,
-        autocompletion=_complete((*_WORDS, "file")),
+        autocompletion=among(*_WORDS, "file", _TEMPLATE),
         metavar="|".join((*_WORDS, "file", "template=TEXT")),
         help="Output format. `file` is a file that can be submitted; a template names fields of the JSON.",
     ),
@@ -124,6 +118,19 @@ class Column(msgspec.Struct, Generic[T], frozen=True):
     wide: bool = False  # only in the wide table
     rare: bool = False  # in the wide table, and where any of the items has something else than 0 or -
     restless: bool = False  # it is another each time without anything having happened
+    # What it is sorted by, where that is not its text, or of ``right`` the number in it; None comes last.
+    by: Callable[[T], float | str | None] | None = None
+
+
+def age_column(title: str, moment: Callable[[T], str]) -> Column[T]:
+    """Return a column that says how long ago something was."""
+    return Column(
+        title,
+        lambda item: age(moment(item)),
+        right=True,
+        restless=True,
+        by=lambda item: wall_time(moment(item)),
+    )
 
 
 def show_list(

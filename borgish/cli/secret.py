@@ -7,9 +7,10 @@ from typing import Annotated
 import typer
 
 from borgish.cli.confirm import YesOption, confirm
-from borgish.cli.render import Column, Form, FormOption, show_list
+from borgish.cli.listing import LimitOption, Listing, UserFilterOption, columns_option, sort_option
+from borgish.cli.render import Column, Form, FormOption
 from borgish.cli.session import noun, session_of
-from borgish.text import age, safe
+from borgish.text import age, safe, wall_time
 from borgish.wire.api import Accepted
 from borgish.wire.api_access import SecretList, SecretRequest, SecretView
 
@@ -33,7 +34,12 @@ COLUMNS: tuple[Column[SecretView], ...] = (
     Column("NAME", lambda secret: secret.name),
     Column("USER", lambda secret: secret.user),
     Column("BYTES", lambda secret: str(secret.size_bytes), right=True),
-    Column("SET", lambda secret: f"{age(secret.set_at)} ago", right=True),
+    Column(
+        "SET",
+        lambda secret: f"{age(secret.set_at)} ago",
+        right=True,
+        by=lambda secret: wall_time(secret.set_at),
+    ),
     Column("BY", lambda secret: secret.set_by),
     Column("USED BY", lambda secret: ",".join(secret.jobs) or "-"),
     Column("TO DO", _needs),
@@ -85,16 +91,26 @@ def _read(name: str, file: Path | None) -> bytes:
 @secret_app.command("list")
 def list_secrets(
     context: typer.Context,
-    user: Annotated[str, typer.Option("--user", metavar="USER|GROUP", help="Only theirs.")] = "",
+    user: UserFilterOption = "",
+    sort: Annotated[str, sort_option(lambda: COLUMNS)] = "",
+    columns: Annotated[str, columns_option(lambda: COLUMNS)] = "",
+    limit: LimitOption = None,
     output: FormOption = Form.TABLE,
 ) -> None:
     """List secrets, what uses them, and which are to be set anew since a revoked machine had them."""
     from borgish.cli.lookup import every
 
-    query: dict[str, str | int | bool | None] = {"user": user} if user else {}
-    secrets = list(every(session_of(context).client(), "/v1/secrets", query, SecretList))
-    none = "no secrets; `borgctl secret set NAME` makes one"
-    show_list(secrets, COLUMNS, output, lambda secret: f"{secret.user}/{secret.name}", none)
+    client = session_of(context).client()
+    Listing(
+        items=lambda: every(client, "/v1/secrets", {"user": user}, SecretList),
+        columns=COLUMNS,
+        form=output,
+        name=lambda secret: f"{secret.user}/{secret.name}",
+        none="no secrets; `borgctl secret set NAME` makes one",
+        chosen=columns,
+        sort=sort,
+        limit=limit,
+    ).show()
 
 
 @secret_app.command("remove")

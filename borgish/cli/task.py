@@ -11,7 +11,15 @@ import typer
 
 from borgish.cli import complete
 from borgish.cli.at_option import AtOption, NowOnly, client_at
-from borgish.cli.listing import ColumnsOption, LabelOption, LimitOption, UserFilterOption, WatchOption
+from borgish.cli.listing import (
+    LabelOption,
+    LimitOption,
+    Listing,
+    UserFilterOption,
+    WatchOption,
+    columns_option,
+    paged,
+)
 from borgish.cli.problems import last_exit
 from borgish.cli.render import Column, Form, FormOption, fields, plural, show_one, state_text
 from borgish.cli.screen import print_err
@@ -40,6 +48,7 @@ ProgramOption = Annotated[
     str, typer.Option("--program", metavar="NAME", help="One of its `group`; the main program unless given.")
 ]
 TAIL_LINES_MAX = 100_000
+TASK_SORTS = ("name", "trouble", "since", "restarts", "cpu", "ram")
 
 
 @app.command("list")
@@ -67,9 +76,10 @@ def list_(
             "--sort",
             metavar="KEY",
             help="By name, trouble, since, restarts, or use of cpu or ram; -KEY is the reverse.",
+            autocompletion=complete.among(*TASK_SORTS),
         ),
     ] = "",
-    columns: ColumnsOption = "",
+    columns: Annotated[str, columns_option(lambda: TASK_COLUMNS)] = "",
     limit: LimitOption = None,
     watch: WatchOption = False,
     at: AtOption = "",
@@ -79,7 +89,6 @@ def list_(
 
     As in: borgctl task list web --sort restarts -o wide
     """
-    from borgish.cli.listing import Listing
     from borgish.cli.lookup import find_job, find_machine
 
     client = client_at(context, at, output)
@@ -92,22 +101,16 @@ def list_(
         "state": state,
         "sort": sort,
     }
-    listing = Listing(
-        client=client,
-        path="/v1/tasks",
-        page=TaskList,
-        params=params,
+    Listing(
+        items=paged(client, "/v1/tasks", params, TaskList, limit),
         columns=TASK_COLUMNS,
         form=output,
         name=lambda task: task.name,
         none="no such tasks",
-        limit=limit,
         chosen=columns,
         folded=iter if every else folded,
-    )
-    if watch:
-        listing.watch()
-    listing.show()
+        client=client,
+    ).show(watch=watch)
 
 
 FOLDED_MIN = 4

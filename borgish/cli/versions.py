@@ -4,7 +4,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from borgish.bands import DEFAULT_BANDS, Bands
-from borgish.cli.render import Column, Form, as_yaml, fields, show_list, show_one
+from borgish.cli.listing import Listing, latest
+from borgish.cli.render import Column, Form, age_column, as_yaml, fields, show_one
 from borgish.cli.screen import print_out
 from borgish.errors import Forbidden
 from borgish.spec.job import JobSpec
@@ -16,19 +17,29 @@ if TYPE_CHECKING:
 
 VERSION_COLUMNS: tuple[Column[VersionView], ...] = (
     Column("VERSION", lambda version: str(version.version), right=True),
-    Column("AGE", lambda version: age(version.at), right=True),
+    age_column("AGE", lambda version: version.at),
     Column("BY", lambda version: version.by),
     Column("RUNNING", lambda version: str(version.running), right=True),
     Column("CHANGES", lambda version: "; ".join(version.changes) or "-"),
 )
 
 
-def show_versions(client: "Client", job: str, form: Form) -> None:
+def show_versions(
+    client: "Client", job: str, form: Form, *, sort: str = "", columns: str = "", limit: int | None = None
+) -> None:
     """List the versions of a job."""
     from borgish.client import quoted
 
-    found = client.get(quoted("jobs", *job.split("/"), "versions"), None, VersionList)
-    show_list(found.items, VERSION_COLUMNS, form, lambda version: f"{job}@{version.version}", "no versions")
+    path = quoted("jobs", *job.split("/"), "versions")
+    Listing(
+        items=lambda: latest(client.get(path, None, VersionList).items, limit),
+        columns=VERSION_COLUMNS,
+        form=form,
+        name=lambda version: f"{job}@{version.version}",
+        none="no versions",
+        chosen=columns,
+        sort=sort,
+    ).show()
 
 
 def show_version(

@@ -5,6 +5,7 @@ condition is one of ``constraints``, so they mean the same about labels of jobs 
 import re
 from collections.abc import Iterable, Mapping
 
+from borgish.errors import Invalid
 from borgish.spec.constraints import ATTRIBUTE_PATTERN, VALUE_PATTERN, matches, parse_constraint
 from borgish.spec.job import Constraint
 
@@ -25,6 +26,14 @@ def parse_selector(text: str) -> tuple[Constraint, ...]:
     if len(text) > SELECTOR_CHARACTERS_MAX:
         raise ValueError(f"it is longer than {SELECTOR_CHARACTERS_MAX} characters")
     return tuple(_condition(part.strip()) for part in _COMMA.split(text)) if text.strip() else ()
+
+
+def read_label(text: str) -> tuple[Constraint, ...]:
+    """Return the conditions of a ``label`` that somebody asks for. Raises Invalid."""
+    try:
+        return parse_selector(text)
+    except ValueError as error:
+        raise Invalid(f"label: {error}", SELECTOR_HINT) from None
 
 
 def selects(conditions: Iterable[Constraint], labels: Mapping[str, str]) -> bool:

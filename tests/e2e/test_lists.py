@@ -1,5 +1,7 @@
 """Lists of a running cell: filtered, sorted, of the past, summed up; and a job as the file it came from."""
 
+from pathlib import Path
+
 from tests.cells import RealCell
 from tests.e2e.watched import status_of, submitted
 
@@ -54,6 +56,47 @@ def test_lists_of_a_cell(tidied: RealCell) -> None:
         "machine", "list", "--sort", "name", "--state", "up", "-o", "template={name}"
     ).split()
     assert machines == sorted(machines) != []
+
+
+def test_lists_that_come_whole(own: RealCell, tmp_path: Path) -> None:
+    for name, labels, jobs in (("shop", "{tier: front}", 2), ("etl", "{}", 1)):
+        documents = [
+            f"kind: app\nname: {name}\nlabels: {labels}\n",
+            *(_one(f"{name}-{n}") for n in range(jobs)),
+        ]
+        (tmp_path / f"{name}.yaml").write_text("---\n".join(documents))
+        own.ok("apply", tmp_path / f"{name}.yaml", "--user", "ann", "--detach")
+    for name in ("often", "rarely"):
+        cron = f"kind: cron\nschedule: '0 3 * * *'\n{_one(name)}"
+        own.ok("job", "submit", "-", "--user", "bob", stdin=cron)
+    own.ok("cron", "pause", "rarely")
+    for user, cpu in (("ann", 1), ("bob", 2)):
+        own.ok("quota", "set", user, "--band", "batch", "--cpu", cpu, "--ram", "1GiB")
+    own.ok("checkpoint", "create", "--name", "noon")
+
+    def names(*words: object) -> list[str]:
+        return own.ok(*words, "-o", "name").split()
+
+    assert names("app", "list", "--user", "ann") == ["ann/etl", "ann/shop"]
+    assert names("app", "list", "--sort", "jobs", "--limit", 1) == ["ann/shop"]
+    assert names("app", "list", "-l", "tier=front") == ["ann/shop"]
+    assert names("app", "list", "--state", "dead") == []
+    assert names("app", "history", "shop", "--limit", 1) == ["1"]
+    assert names("cron", "list", "--state", "paused", "--user", "bob") == ["bob/rarely"]
+    assert names("cron", "list", "--sort=-name") == ["bob/rarely", "bob/often"]
+    assert names("quota", "list", "--sort", "limit") == ["bob/batch", "ann/batch"]
+    assert names("quota", "list", "--user", "ann") == ["ann/batch"]
+    assert names("token", "list", "--state", "ended") == []
+    kept = own.ok("checkpoint", "list", "--state", "good", "--limit", 1, "--columns", "name")
+    assert kept.split() == ["NAME", "noon"]
+    (machine,) = names("machine", "list")
+    positions = list(map(int, names("history", "--machine", machine, "--sort=-position")))
+    assert positions == sorted(positions) != []
+
+
+def _one(name: str) -> str:
+    """Return a job as a document of a file."""
+    return f"name: {name}\nrun: [sleep, '100000']\nresources: {{cpu: 10m, ram: 8MiB}}\n"
 
 
 def test_a_job_that_is_shown_as_a_file_is_unchanged_when_that_is_submitted(tidied: RealCell) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from borgish.api import lists
-from borgish.api.lists import Order, Scan, read_label
+from borgish.api.lists import Order, Scan
 from borgish.api.parameters import JOB_SORTS, MACHINE_SORTS, TASK_SORTS
 from borgish.api.records import (
     JobQuery,
@@ -29,6 +29,7 @@ from borgish.cell.commands import SeenAttempt
 from borgish.cell.model import Cell, Job, Snapshot, Task
 from borgish.cell.observed import Observed, SeenMachine
 from borgish.spec.job import Health, JobSpec
+from borgish.spec.selectors import read_label
 from borgish.vocabulary import Ending, MachineState, Outcome, Phase, State, split_task_name, task_name
 from borgish.wire.api import JobView, MachineView, TaskView
 from tests.profiles import examples

@@ -96,6 +96,11 @@ TABLE = [
     ("rollback noon --only b", ["bob/web"]),
     ("job show web --at n", ["noon"]),
     ("events --job bob", ["bob/web"]),
+    ("app list --user b", ["bob", "basement"]),
+    ("cron list --state p", ["paused"]),
+    ("job list --sort p", ["pending", "priority"]),
+    ("app list --sort a", ["app", "applied"]),
+    ("token list --columns id,us", ["id,user", "id,used"]),
 ]
 
 
