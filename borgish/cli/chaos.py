@@ -218,15 +218,16 @@ def play(
     scenes: Annotated[
         str, typer.Option("--scenes", metavar="N,...", help="Only these scenes of the story, by number.")
     ] = "",
+    pause: Annotated[str, typer.Option("--pause", help="How long to pause after a scene, to look.")] = "10s",
 ) -> None:
-    """Play a story of some three minutes in which things break and heal; watch it in the dashboard.
+    """Play a story of some five minutes in which things break and heal; watch it in the dashboard.
 
     It brings jobs of its own and ends them. Each scene says what breaks, what to look for, and how long the
     cell took to be as it should be again.
     """
     from borgish.cli.chaos_play import play as told
 
-    raise typer.Exit(told(cell_of(context), scenes))
+    raise typer.Exit(told(cell_of(context), scenes, seconds_of(pause, "--pause")))
 
 
 # What the commands and the story do

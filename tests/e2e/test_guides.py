@@ -152,7 +152,7 @@ def test_game_day(cell: RealCell, tmp_path: Path) -> None:
         guide.shell.run("borgctl job submit web.yaml --settle 0")
         assert "cell local" in guide.shell.run(f"{guide.leave('borgctl dashboard')} --once").out
         # All of it takes five minutes, most of which pass.
-        played = guide.shell.run(f"{guide.leave('borgctl chaos play')} --scenes 1")
+        played = guide.shell.run(f"{guide.leave('borgctl chaos play')} --scenes 1 --pause 0s")
         assert "all tasks are up again after" in played.out
         guide.upto("borgctl chaos freeze")
         guide.shell.run("borgctl chaos heal")
