@@ -1,5 +1,6 @@
 """The documentation is true of the commands, whole, and can be built; README.md is a page and not a book."""
 
+import ast
 import contextlib
 import functools
 import importlib.util
@@ -190,6 +191,21 @@ def test_what_cannot_be_read_is_found(words: str, why: str) -> None:
 )
 def test_what_there_is_not_is_found(words: str) -> None:
     assert unknown(tuple(words.split()))
+
+
+def test_each_command_of_borgctl_is_run_on_a_real_cell() -> None:
+    """By a test in tests/e2e or tests/integration: in its own words, or typed from a page."""
+    run = {example.command.split("#")[0] for text in pages().values() for example in typed(text)}
+    for path in (*(ROOT / "tests/e2e").glob("test_*.py"), *(ROOT / "tests/integration").rglob("test_*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call | ast.Tuple | ast.List):
+                parts = node.args if isinstance(node, ast.Call) else node.elts
+                words = [each.value for each in parts if isinstance(each, ast.Constant)]
+                run.add(" ".join(str(word) for word in words))
+    said = "\n".join(run)
+    commands = [each.name.removeprefix("borgctl ") for each in programs()[0].walk() if not each.inside]
+    assert len(commands) > 90
+    assert [each for each in commands if not re.search(rf"\b{each}\b", said)] == []
 
 
 def test_what_is_typed_at_the_prompt_of_fauxmaster_can_be_read() -> None:
