@@ -15,7 +15,7 @@ PAGES = {
     "CONTRIBUTING.md": "contributing.md",
     "SECURITY.md": "explanation/security.md",
     "borgish/README.md": "explanation/tour.md",
-    "tests/bench/README.md": "benchmarks.md",
+    "tests/bench/README.md": "benchmarks/how.md",
 }
 """Files of the repository that have a place among the pages; all else that is linked is in ``files/``."""
 _LINK = re.compile(r"(?<=\]\()(?![a-z]+:|#)([^)#\s]+)(#[^)\s]*)?(?=\))")

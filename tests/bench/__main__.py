@@ -1,71 +1,73 @@
 """``scripts/bench``: measures the figures that borgish promises, and prints them with their goals."""
 
 import argparse
-import importlib
-import json
 import signal
 import sys
+import time
 import traceback
-from collections.abc import Callable, Iterator
-from itertools import chain
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
 
 import msgspec
 
-from tests.bench import host
-from tests.bench.figure import Figure
+from borgish.clock import SystemClock
+from tests.bench import host, page, records
+from tests.bench.figure import Figure, Record
+from tests.bench.groups import GROUPS, group
 from tests.bench.sizes import FULL, Sizes
-
-GROUPS = {
-    "restart": "a task is killed: how soon its replacement runs",
-    "submit": "submit to all up, with real programs and containers",
-    "short": "tasks that live for milliseconds, submit to all ended",
-    "simulator": "virtual seconds a cpu second",
-    "control": "submit to running, durable, on simulated machines",
-    "cli": "borgctl's wall time and borgmaster's memory",
-    "dashboard": "first frame, keys, cpu and memory on the largest summary of a cell",
-    "schedule": "passes of the scheduler over large cells",
-    "pack": "how full cells get on public traces, by policy",
-    "store": "appends, checkpoints and loads",
-    "time": "start, checkpoints, rollback and reads of the past, of a large cell",
-    "kills": "kill -9 of the master at random moments, and what was lost",
-    "change": "updates and drains: decisions, time, and failed requests",
-    "apps": "an application of many jobs; jobs that wait, and crons: cost at rest, and how late they begin",
-    "doors": "what TLS, confinement and wrong tokens cost",
-    "scale": "small jobs over real HTTP and polls, beside others who ask or watch, and among many at rest",
-    "polls": "machines at rest: the master's cpu for polls; and for letting thousands in",
-    "failover": "kill -9 of the leader: how soon a standby commits a write",
-}
-"""Each is a module here with ``figures(sizes)``."""
 
 
 def main() -> None:
     """Measure what was asked for; exit 1 when a group ended with an error."""
     arguments = _arguments()
-    print(f"machine: {host.described()}", file=sys.stderr if arguments.json else sys.stdout, flush=True)
+    if arguments.check and not page.is_as_made():
+        sys.exit(f"{records.PAGE} is not what the records say: run scripts/bench --write")
+    if arguments.write:
+        page.write()
+    if arguments.check or arguments.write:
+        return
+    machine = f"machine: {host.described()}, load {host.load():.1f} at the start"
+    print(machine, file=sys.stderr if arguments.json else sys.stdout, flush=True)
     count = arguments.count
     sizes = msgspec.structs.replace(FULL, master_kills=count, failovers=count) if count else FULL
-    wanted = arguments.groups or GROUPS
-    failed = [name for name in wanted if not _print_group(name, sizes, as_json=arguments.json)]
+    code, failed = records.code_here(), []
+    for name in arguments.groups or GROUPS:
+        run = _measured(name, sizes, code, as_json=arguments.json)
+        if run is None:
+            failed.append(name)
+        elif arguments.record:
+            records.keep(name, run)
+            page.write()
     if failed:
         print(f"failed: {', '.join(failed)}", file=sys.stderr)
         sys.exit(1)
 
 
-def _print_group(name: str, sizes: Sizes, *, as_json: bool) -> bool:
-    """Print a group's figures as they come, then the host's speed; return whether all could be taken."""
+def _measured(name: str, sizes: Sizes, code: str, *, as_json: bool) -> records.Run | None:
+    """Print a group's figures as they come, then the host's speed; return all, None where it broke."""
+    load, began = host.load(), time.perf_counter()
     try:
-        for figure in chain(group(name)(sizes), host.figures(name)):
-            print(json.dumps(figure.record()) if as_json else figure.line(), flush=True)
+        figures = tuple(_printed(group(name)(sizes), as_json=as_json))
+        speeds = tuple(_printed(host.figures(name), as_json=as_json))
     except Exception:  # one group that breaks must not cost the figures of the others
         traceback.print_exc()
-        return False
-    return True
+        return None
+    return records.Run(
+        day=f"{datetime.fromtimestamp(SystemClock().now().wall, UTC):%Y-%m-%d}",
+        code=code,
+        machine=host.described(),
+        load=round(load, 1),
+        minutes=round((time.perf_counter() - began) / 60, 1),
+        host=speeds,
+        figures=figures,
+    )
 
 
-def group(name: str) -> Callable[[Sizes], Iterator[Figure]]:
-    """Return what measures a group; only then is imported what it needs."""
-    figures: Callable[[Sizes], Iterator[Figure]] = importlib.import_module(f"tests.bench.{name}").figures
-    return figures
+def _printed(figures: Iterable[Figure], *, as_json: bool) -> Iterator[Record]:
+    for figure in figures:
+        record = figure.record()
+        print(msgspec.json.encode(record).decode() if as_json else figure.line(), flush=True)
+        yield record
 
 
 def _arguments() -> argparse.Namespace:
@@ -77,9 +79,16 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("groups", metavar="GROUP", nargs="*", help="all, unless named")
     parser.add_argument("--json", action="store_true", help="one JSON object a line; the machine on stderr")
     parser.add_argument("--count", type=_count, default=0, metavar="N", help="kills of the master")
+    doing = parser.add_mutually_exclusive_group()
+    record = f"keep what each group measured in {records.FOLDER}, and write {records.PAGE}"
+    doing.add_argument("--record", action="store_true", help=record)
+    doing.add_argument("--write", action="store_true", help=f"write {records.PAGE} anew; measure nothing")
+    doing.add_argument("--check", action="store_true", help="exit 1 where that would change it")
     arguments = parser.parse_args()
     if unknown := [name for name in arguments.groups if name not in GROUPS]:
         parser.error(f"no group {unknown[0]}; there are {', '.join(GROUPS)}")
+    if arguments.record and arguments.count:
+        parser.error("--record keeps runs of full size only, and --count is another one")
     return arguments
 
 

@@ -1,5 +1,11 @@
 """``apps``: what an application of many jobs takes to apply, what thousands that wait for others or for their
 time cost at rest, and how late crons begin.
+
+``apply`` is over HTTP, its cpu that of the borgmaster and its children as the kernel counts it; no machine is
+there to run the jobs. ``turn``, and thousands of ``crons`` due at one instant, are the core in simulated
+time, beside as many jobs that run: what polls, store and requests take is left out. A hundred ``crons`` due
+at one instant are those of a real borgmaster with machines on sockets, as a client hears of it that follows
+the watch.
 """
 
 import threading
@@ -79,7 +85,7 @@ def _applied(master: LoneMaster, sizes: Sizes) -> Iterator[Figure]:
                 found.setdefault(what, []).append(_taken(master, request))
         client.post(f"/v1/apps/bench/{name}/kill", AppKillRequest(), Accepted)
     group = f"apps.apply.{jobs}"
-    yield Figure(f"{group}.first.cpu", "s", [first.cpu], peer="the process that reads files is started")
+    yield Figure(f"{group}.first.cpu", "s", [first.cpu], note="the process that reads files is started")
     yield Figure(f"{group}.plan.cpu", "s", [plan.cpu for plan in plans])
     for what, taken in found.items():
         goal = at_most(0.5) if what == "new" else None
@@ -88,7 +94,7 @@ def _applied(master: LoneMaster, sizes: Sizes) -> Iterator[Figure]:
         entries = [each.entries for each in taken]
         yield Figure(f"{group}.{what}.entries", "entries", entries, at_most(1), quantile=1)
         waits = [1000 * each for each in longest[what]]
-        yield Figure(f"{group}.{what}.longest_answer", "ms", waits, peer="of /v1/health, to another client")
+        yield Figure(f"{group}.{what}.longest_answer", "ms", waits, note="of /v1/health, to another client")
 
 
 def _request(name: str, jobs: int, release: int) -> ApplyRequest:

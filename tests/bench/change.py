@@ -1,4 +1,11 @@
-"""``change``: what it costs to change a cell while it serves: rolling updates and drains."""
+"""``change``: what it costs to change a cell while it serves: rolling updates and drains.
+
+``update`` is one job in simulated time, of which the core's cpu counts. ``turn`` is the core of a large cell
+in simulated time, at rest and with many updates and drains: what polls, store and requests take is left out.
+``master`` is the cpu of a whole borgmaster, as the kernel counts it, with simulated machines on sockets in
+clear, on which programs are up, and gone, at once. ``drain`` and the updates ``_web`` are real programs in a
+cell as ``borgctl up`` makes it, under load of clients that follow the watch.
+"""
 
 from collections.abc import Iterator
 
@@ -55,7 +62,7 @@ def _one_update(sizes: Sizes) -> Iterator[Figure]:
     ideal = tasks / at_a_time * (SETTLE_SECONDS + START_SECONDS)
     yield Figure(f"{name}.cpu", "ms", [1000 * used])
     yield Figure(f"{name}.cpu_a_task", "us/task", [1e6 * used / tasks])
-    yield Figure(f"{name}.simulated", "s", [seconds], at_most(1.2 * ideal), f"ideal: {ideal:.0f} s")
+    yield Figure(f"{name}.simulated", "s", [seconds], at_most(1.2 * ideal), note=f"ideal: {ideal:.0f} s")
 
 
 def _in_a_large_cell(sizes: Sizes) -> Iterator[Figure]:
@@ -86,7 +93,7 @@ def _in_a_large_cell(sizes: Sizes) -> Iterator[Figure]:
         f"{turn}.{sizes.updates}_updates_{sizes.drains}_drains",
         "ms/s",
         [1000 * each for each in busy],
-        peer=note,
+        note=note,
         quantile=MEAN,
     )
     yield Figure(f"{turn}.ratio", "x", [sum(busy) / sum(rest)], at_most(1.2))

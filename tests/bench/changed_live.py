@@ -72,10 +72,10 @@ def _update(client: Client, loads: Client, tasks: int, *, handover: bool) -> Ite
     job.end()
     failed, way = len(load.failures), "handover" if handover else "no_handover"
     name, note = f"change.update.{tasks}_web", f"{failed} of {load.asked} requests failed"
-    yield Figure(f"{name}.{way}", "s", [seconds], peer=f"{AT_A_TIME} at a time, settle {SETTLE}")
+    yield Figure(f"{name}.{way}", "s", [seconds], note=f"{AT_A_TIME} at a time, settle {SETTLE}")
     answered = 100 * (1 - failed / max(1, load.asked))
     goal = at_least(100) if handover else None
-    yield Figure(f"{name}.{way}.answered", "%", [answered], goal, peer=note, decimals=2)
+    yield Figure(f"{name}.{way}.answered", "%", [answered], goal, note=note, decimals=2)
 
 
 def _is_updated(client: Client, job: BenchJob, tasks: int) -> bool:

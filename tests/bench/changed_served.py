@@ -85,7 +85,7 @@ def _figures(client: Client, pid: int, sizes: Sizes) -> Iterator[Figure]:
         f"{name}.ratio",
         "x",
         [sum(busy) / max(sum(rest), 1000 / TICKS)],
-        peer=f"{left} tasks were still to change",
+        note=f"{left} tasks were still to change",
     )
 
 

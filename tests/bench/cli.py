@@ -1,4 +1,10 @@
-"""``cli``: how long borgctl takes, and how large a real borgmaster is, with simulated machines on sockets."""
+"""``cli``: how long borgctl takes, and how large a real borgmaster is, with simulated machines on sockets.
+
+A command is a new process, from its start to its end as a shell sees it, in a cell full of tasks whose
+borgmaster is on the same host. ``task_list`` prints all tasks. The master's memory is as the kernel counts
+it, with what it shares with other processes (``rss``) and with its share of that (``pss``). What a terminal
+takes to show it is left out.
+"""
 
 import json
 import os

@@ -1,8 +1,8 @@
 """``control``: submit to running, durable, through the real core, turn, store and conversations.
 
-Machines are simulated in this process, and messages are handed over as they are: neither HTTP nor JSON
-is in the figure, the borglets' own work is. A task counts when it was reported up and the master has
-taken that in durably.
+Machines are simulated in this process, and messages are handed over as they are: neither HTTP nor JSON is in
+the figure, the borglets' own work is. A task counts when it was reported up and the master has taken that in
+durably, in SQLite. Tasks come in few jobs as large as may be, and in many small ones.
 """
 
 import asyncio

@@ -1,6 +1,9 @@
-"""``dashboard``: the dashboard in a terminal, with a stand-in for the master that streams the summary of
-10,000 machines and 100,000 tasks, another four times a second, and answers a list with its first 200 rows.
-What such a master itself takes for them is not in it, nor the start of borgctl."""
+"""``dashboard``: how soon the dashboard shows something and obeys, and what it takes.
+
+It runs in a terminal of 200 by 60, with a stand-in for the master that streams the summary of 10,000 machines
+and 100,000 tasks, another four times a second, and answers a list with its first 200 rows. What such a master
+itself takes for them is left out, and so is the start of borgctl.
+"""
 
 import time
 from collections.abc import Iterator

@@ -1,7 +1,9 @@
 """``doors``: what TLS, confinement and strangers cost: cpu of the master, time to start, answers to others.
 
 Machines are stand-ins on real sockets, of one process; they are plain, or show certificates that the cell's
-authority signed. What is counted of the master is its cpu, user and system together.
+authority signed. What is counted of the master is its cpu, user and system together. ``start`` is from the
+submission of a job over HTTP to its only task's own sign of life, in a cell as ``borgctl up`` makes it,
+confined and not. Wrong tokens come from a process on the same host, which takes cpu of its own.
 """
 
 import contextlib

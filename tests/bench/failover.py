@@ -1,7 +1,9 @@
 """``failover``: kill -9 of the master that leads, and how soon the other one commits a client's next write.
 
 Two real borgmasters on one database, in turn the leader; the one that was killed comes back as the standby.
-The client is ``borgish.client``, as borgctl uses it, with both addresses.
+The client is ``borgish.client``, as borgctl uses it, with both addresses. ``untouched`` are the tasks that
+ran on without a restart through all trials; the figures of a large cell have machines that answer nobody.
+Both masters are on one host: a host or a network that is lost is left out.
 """
 
 import os

@@ -2,7 +2,6 @@
 
 import statistics
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 
@@ -35,15 +34,40 @@ def near(value: float, slack: float) -> Goal:
     return Goal("~", value, slack)
 
 
-MEAN = -1.0
-"""In place of a quantile: the mean."""
+MEDIAN, LARGEST, MEAN = 0.5, 1.0, -1.0
+"""Quantiles with a name; the mean stands in place of one."""
+
+
+class Record(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is left of a figure when its samples are gone. What was not measured has no value."""
+
+    name: str
+    value: float | None
+    unit: str
+    n: int
+    min: float | None
+    max: float | None
+    goal: str
+    peer: str
+    met: bool | None = None  # None: it has no goal, or no value
+    note: str = ""
+    absent: str = ""
+    quantile: float = MEDIAN
+    decimals: int | None = None
+
+    def shown(self, value: float | None) -> str:
+        """Return one of its values as people read it."""
+        if value is None:
+            return ""
+        return short(value) if self.decimals is None else f"{value:,.{self.decimals}f}"
 
 
 class Figure(msgspec.Struct, frozen=True):
     """One figure. ``quantile`` of the samples is its value: 0.5 is the median, 1 the largest.
 
-    ``absent`` says what the machine lacks when it could not be measured. ``decimals`` is how many are shown;
-    three digits that count, unless given.
+    ``peer`` is what others reach, and ``note`` what is to be known of this one. ``absent`` says what the
+    machine lacks when it could not be measured. ``decimals`` is how many are shown; three digits that count,
+    unless given.
     """
 
     name: str
@@ -51,9 +75,10 @@ class Figure(msgspec.Struct, frozen=True):
     samples: Sequence[float] = ()
     goal: Goal | None = None
     peer: str = ""
-    quantile: float = 0.5
+    quantile: float = MEDIAN
     absent: str = ""
     decimals: int | None = None
+    note: str = ""
 
     @property
     def value(self) -> float:
@@ -61,43 +86,41 @@ class Figure(msgspec.Struct, frozen=True):
 
     def line(self) -> str:
         """Return the figure as people read it."""
+        record = self.record()
         if self.absent:
             return f"{self.name:<32} not measured: {self.absent}"
-        parts = [f"{self.name:<32} {self._shown(self.value):>9} {self.unit:<12}"]
-        if self.goal is not None:
-            parts.append(f"goal {self.goal}: {'met' if self.goal.met(self.value) else 'MISSED'}")
-        parts.append(
-            f"(n {len(self.samples)}, {self._shown(min(self.samples))} to {self._shown(max(self.samples))})"
-        )
-        if self.peer:
-            parts.append(f"[{self.peer}]")
+        parts = [f"{self.name:<32} {record.shown(record.value):>9} {self.unit:<12}"]
+        if record.met is not None:
+            parts.append(f"goal {self.goal}: {'met' if record.met else 'MISSED'}")
+        parts.append(f"(n {record.n}, {record.shown(record.min)} to {record.shown(record.max)})")
+        parts += [f"[{about}]" for about in (self.peer, self.note) if about]
         return "  ".join(parts)
 
-    def _shown(self, value: float) -> str:
-        return short(value) if self.decimals is None else f"{value:.{self.decimals}f}"
-
-    def record(self) -> dict[str, Any]:
-        """Return the figure as a program reads it; what was not measured has a null value."""
-        known = {
-            "name": self.name,
-            "value": None if self.absent else self.value,
-            "unit": self.unit,
-            "goal": str(self.goal) if self.goal else "",
-            "peer": self.peer,
-            "n": len(self.samples),
-            "min": min(self.samples, default=None),
-            "max": max(self.samples, default=None),
-        }
-        if self.absent:
-            return known | {"absent": self.absent}
-        return known | ({"met": self.goal.met(self.value)} if self.goal else {})
+    def record(self) -> Record:
+        """Return the figure as a program reads it."""
+        value = None if self.absent else self.value
+        return Record(
+            name=self.name,
+            value=value,
+            unit=self.unit,
+            n=len(self.samples),
+            min=min(self.samples, default=None),
+            max=max(self.samples, default=None),
+            goal=str(self.goal) if self.goal else "",
+            peer=self.peer,
+            met=self.goal.met(value) if self.goal and value is not None else None,
+            note=self.note,
+            absent=self.absent,
+            quantile=self.quantile,
+            decimals=self.decimals,
+        )
 
 
 def quantile(samples: Sequence[float], part: float) -> float:
     """Return the median for 0.5, the mean for ``MEAN``, else the sample that ``part`` of all is not above."""
     if part == MEAN:
         return statistics.mean(samples)
-    if part == 0.5:
+    if part == MEDIAN:
         return statistics.median(samples)
     ordered = sorted(samples)
     return ordered[min(len(ordered) - 1, int(part * len(ordered)))]

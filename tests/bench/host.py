@@ -31,11 +31,15 @@ def described() -> str:
     """Return cores, cpu, memory and Python on one line."""
     cores = len(os.sched_getaffinity(0))
     ram_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1024**3
-    load = os.getloadavg()[0]
     return (
         f"{cores} cores, {_cpu()}, {ram_gib:.0f} GiB, Linux {platform.release()}, "
-        f"Python {platform.python_version()}, load {load:.1f} at the start"
+        f"Python {platform.python_version()}"
     )
+
+
+def load() -> float:
+    """Return how many processes ran or waited to, on average over the last minute."""
+    return os.getloadavg()[0]
 
 
 def figures(name: str) -> Iterator[Figure]:

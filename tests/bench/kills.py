@@ -1,7 +1,8 @@
 """``kills``: kill -9 of the real borgmaster under load, at random moments, and what its clients lost.
 
-A kill counts as survived when everything that was acknowledged is in the store exactly once, nothing is
-there by half, and replay, tables and checkpoints agree. All is judged at every fiftieth and at the end.
+Clients work over HTTP all the while. A kill counts as survived when everything that was acknowledged is in
+the store exactly once, nothing is there by half, and replay, tables and checkpoints agree. All is judged at
+every fiftieth and at the end. A host that loses power is left out.
 """
 
 import sys

@@ -134,7 +134,7 @@ class Load:
         """Return how many tasks each machine has that has some: what a change costs may follow from it."""
         machines = self.master.client.get("/v1/machines", None, MachineList).items
         counts = [machine.tasks for machine in machines if machine.tasks]
-        return Figure(f"{name}.on_a_machine", "tasks", counts, peer="n: machines that have some")
+        return Figure(f"{name}.on_a_machine", "tasks", counts, note="n: machines that have some")
 
     def master_rss(self) -> float:
         """Return the MiB that the master has in memory."""

@@ -3,6 +3,9 @@
 Machines are a process of their own, which answers each poll when its hold is over, with as little as it can.
 Polls go over real sockets; the cell's machines are in its store from the start. The master's cpu is as the
 kernel counts it, user and system together, and is what to go by where others work on the same host.
+``joined`` is a machine let in, called, and heard for the first time; ``back`` are the machines of a cell that
+all join again at once (over TLS within eight seconds), until the last is back, and the longest that somebody
+else waits for an answer. What borglets take is left out, and so is a network.
 """
 
 import time

@@ -1,6 +1,10 @@
-"""``restart``: from ``kill -9`` of a task to its replacement's own sign of life.
+"""``restart``: how soon the replacement of a task that is killed runs.
 
-Each task is killed once, so that no restart waits for a back-off.
+A cell of three machines as ``borgctl up`` makes it runs real programs. A process is measured from ``kill -9``
+of it to its replacement's own sign of life, a container to the engine's news that another one of its task
+started. Each task is killed once, so that no restart waits for a back-off: that is left out. Beside
+containers, in turns with them, is what the engine takes by itself (``bare``) for a run, a detached run, and
+to remove and start one.
 """
 
 import os

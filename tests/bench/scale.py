@@ -1,4 +1,17 @@
-"""``scale``: small jobs and large ones over real HTTP and real polls (``load``)."""
+"""``scale``: small jobs and large ones over real HTTP and real polls, and whoever asks beside them.
+
+Users are threads that submit over HTTP to a real borgmaster with SQLite. Each machine is the core of a
+borglet, for which to start a program takes no time; all of them are one process, which the master polls over
+HTTP. Master, machines and users share the host. ``submit`` is until a submission is answered, ``running``
+until all tasks of the job run on their machines; cpu and bytes of polls are by task. Real programs and TLS
+are left out.
+
+``asked`` has others ask meanwhile, a process each, at rest, beside 80 % of the most that just came, and
+beside jobs as large as they may be. ``watched`` has hundreds follow the watch. ``azure`` has jobs arrive as
+the requests of a public cloud did. ``at_rest`` is one small change in a cell with so many tasks at rest: its
+cpu, without what the master takes at rest, and the ratio to the smallest cell. ``host`` stands within the
+group, too: a run takes minutes.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from borgish.resources import Resources
 from tests.bench import host
 from tests.bench.borglets import FACTS, GIB
-from tests.bench.cluster import AZURE_FILE, trace_batches
+from tests.bench.cluster import AZURE_FILE, TRACES, trace_batches
 from tests.bench.figure import MEAN, Figure
 from tests.bench.load import Asked, loaded
 from tests.bench.sizes import Sizes
@@ -33,7 +33,8 @@ def figures(sizes: Sizes) -> Iterator[Figure]:
     machines = sizes.cell_machines
     name = f"scale.{machines}.azure"
     if not AZURE_FILE.is_file():
-        yield Figure(name, "ms", absent=f"no data: skipped. It would be {AZURE_FILE}; {HOW_TO_GET}")
+        lacks = f"no {AZURE_FILE.relative_to(TRACES)} in $BORGISH_TRACES; {HOW_TO_GET}"
+        yield Figure(name, "ms", absent=lacks)
         return
     jobs = _jobs(machines, sizes.scale_arrivals)
     with TemporaryDirectory(prefix="borgish-bench-") as place, loaded(Path(place), machines) as load:

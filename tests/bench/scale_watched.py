@@ -52,8 +52,8 @@ def figures(sizes: Sizes) -> Iterator[Figure]:
         yield from spread(f"{name}.{what}.running", running)
     usual = statistics.median(each.cpu["master"] for each in without)
     ratios = [each.cpu["master"] / usual for each in beside]
-    yield Figure(f"{name}.by_{watchers}.ratio", "x", ratios, peer="master's cpu, to nobody who watches")
-    yield Figure(f"{name}.by_{watchers}.sent", "KiB a task", kib, peer="to all of them")
+    yield Figure(f"{name}.by_{watchers}.ratio", "x", ratios, note="master's cpu, to nobody who watches")
+    yield Figure(f"{name}.by_{watchers}.sent", "KiB a task", kib, note="to all of them")
     yield from host.figures(name)
 
 

@@ -1,6 +1,7 @@
 """``short``: tasks that live for milliseconds, from the submission of a job to the end of all of it, durable.
 
-Each is the program ``true``, on one machine that is started as people start it. What the shims and the
+Each is the program ``true``, on one machine that is started as people start it, and the one who asks is a
+client over HTTP. ``confined`` is as programs are by default, ``plain`` without that. What the shims and the
 programs take is what a control group around the whole cell took, without master, borglet and this process.
 """
 

@@ -1,4 +1,9 @@
-"""``simulator``: how much faster than real time whole cells are simulated, on one cpu."""
+"""``simulator``: how much faster than real time whole cells are simulated, on one cpu.
+
+The real master and borglets run with simulated machines, clock, network and faults, as tests and
+``fauxmaster`` run them; a figure is the virtual seconds of a run by its seconds of cpu, a seed a round: a
+storm of faults and then calm, and a storm only. Real programs and real sockets are left out.
+"""
 
 import logging
 import time

@@ -17,6 +17,7 @@ from borgish.store.open import open_store
 from borgish.vocabulary import Phase, State, task_name
 from borgish.wire.api import StatusView
 from borgish.wire.link import AttemptReport, PollRequest, Report
+from tests.bench import peers
 from tests.bench.borglets import BOOT, FACTS
 from tests.bench.cli import LOOK_SECONDS, MIB, memory_bytes, until_served
 from tests.bench.farm import Farm
@@ -62,7 +63,7 @@ def figures_of(kind: str, url: str, folder: Path, sizes: Sizes) -> Iterator[Figu
                     memory = memory_bytes(started.pid)["Rss"] / MIB
         yield Figure(f"{name}.start.{tasks}", "s", starts, at_most(5.0))
         yield Figure(f"{name}.start.{tasks}.all_heard", "s", [heard])
-        yield Figure(f"{name}.master_rss.{tasks}", "MiB", [memory], at_most(1024.0))
+        yield Figure(f"{name}.master_rss.{tasks}", "MiB", [memory], at_most(1024.0), peers.BORG_MASTER_MEMORY)
         stopped = machines.count.value
     with closing(open_store(url, cell.name)) as store:
         after = _attempts(store.load())

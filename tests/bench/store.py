@@ -1,4 +1,11 @@
-"""``store``: what durable costs, in SQLite on this machine's disk and in a private Postgres server."""
+"""``store``: what durable costs, in SQLite on this machine's disk and in a private Postgres server.
+
+The store is called as the master calls it, from this process. ``append`` is a commit: of a turn in which
+little happened, of a turn that placed tasks, and of the latter while another thread never pauses, as a
+master's event loop may. The ``pause`` of a checkpoint is the longest that a turn waits for it: the cell's
+records become bytes in slices, and the rest is done beside. ``load`` is from the opening of the store to a
+cell in memory. Postgres is on the same host, so that a network is left out.
+"""
 
 import random
 import sys

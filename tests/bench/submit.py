@@ -1,4 +1,10 @@
-"""``submit``: from the submission of a job of real programs to the master saying that all of it is up."""
+"""``submit``: how fast jobs of real programs come up.
+
+From the submission of a job over HTTP to the master saying that all of it is up, in a cell as ``borgctl up``
+makes it. The programs only sleep; the start of a program that does something is left out, and so is the
+fetching of an image. ``bare`` is what eight clients of the engine's API reach by themselves, in turns with
+the cell.
+"""
 
 import statistics
 import tempfile
@@ -29,7 +35,7 @@ def figures(sizes: Sizes) -> Iterator[Figure]:
         rates = [tasks / _up(client, tasks) for _ in range(sizes.rounds)]
         yield Figure(f"submit.{tasks}_processes", "tasks/s", rates, at_least(150.0), peers.PROCESSES_UP)
         if lacking := containers.lacks(client):
-            yield Figure("submit.containers", "tasks/s", absent=lacking)
+            yield Figure(f"submit.{sizes.containers}_containers", "tasks/s", absent=lacking)
             yield Figure("submit.one_container", "s", absent=lacking)
         else:
             yield from _containers(client, sizes)

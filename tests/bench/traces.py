@@ -30,7 +30,7 @@ def lacking() -> str:
     """Return what is missing and how to get it, "" when all is there."""
     files = [NODES_FILE, MIX_FILE, AZURE_FILE, *map(_pods_file, OPENB)]
     missing = [file for file in files if not file.is_file() and not _packed(file).is_file()]
-    return f"no {missing[0].relative_to(TRACES)} in {TRACES}; {HOW_TO_GET}" if missing else ""
+    return f"no {missing[0].relative_to(TRACES)} in $BORGISH_TRACES; {HOW_TO_GET}" if missing else ""
 
 
 def _pods_file(trace: str) -> Path:

@@ -1,11 +1,15 @@
 """Every group of the bench runs, in tiny sizes: what it says of time is not looked at here."""
 
 import json
+import re
+from collections.abc import Iterable
 
 import pytest
 
 from tests.bench import __main__ as bench
 from tests.bench.bounds import can_bound
+from tests.bench.groups import GROUPS, group
+from tests.bench.records import runs_of
 from tests.bench.sizes import TINY
 from tests.groups import LACKS
 
@@ -17,10 +21,10 @@ LONG = {"change", "doors", "time"}
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=[pytest.mark.nightly] if name in LONG else []) for name in bench.GROUPS],
+    [pytest.param(name, marks=[pytest.mark.nightly] if name in LONG else []) for name in GROUPS],
 )
 def test_a_group_measures_all_its_figures(name: str) -> None:
-    figures = list(bench.group(name)(TINY))
+    figures = list(group(name)(TINY))
     names = [figure.name for figure in figures]
     assert names
     assert len(names) == len(set(names))
@@ -30,6 +34,14 @@ def test_a_group_measures_all_its_figures(name: str) -> None:
     if len(measured) < len(figures):
         missing = [*(lacks() for lacks in LACKS.values()), not can_bound()]
         assert any(missing), f"nothing is missing here: {figures}"
+    absent = tuple(figure.name for figure in figures if figure.absent)
+    recorded = [each.name for run in runs_of(name)[-1:] for each in run.figures]
+    stale = without_sizes(each for each in recorded if not each.startswith(absent)) - without_sizes(names)
+    assert stale == set(), "docs/benchmarks has figures that this group does not measure"
+
+
+def without_sizes(names: Iterable[str]) -> set[str]:
+    return {re.sub(r"\d+", "N", name) for name in names}
 
 
 def test_the_bench_prints_one_json_object_a_figure(
@@ -42,7 +54,7 @@ def test_the_bench_prints_one_json_object_a_figure(
     records = [json.loads(line) for line in printed.out.splitlines()]
     speeds = [record["name"] for record in records[-3:]]
     assert speeds == ["schedule.host_python", "schedule.host_numpy", "schedule.host_append"]
-    assert len(records) - len(speeds) == len(list(bench.group("schedule")(TINY)))
+    assert len(records) - len(speeds) == len(list(group("schedule")(TINY)))
     assert all(
         record.keys() >= {"name", "value", "unit", "goal", "peer", "n", "min", "max"} for record in records
     )
@@ -65,9 +77,8 @@ def test_a_group_that_breaks_leaves_the_others_and_fails(
     def broken(_sizes: object) -> None:
         raise RuntimeError("no such machine")
 
-    whole = bench.group
     monkeypatch.setattr(bench, "FULL", TINY)
-    monkeypatch.setattr(bench, "group", lambda name: broken if name == "store" else whole(name))
+    monkeypatch.setattr(bench, "group", lambda name: broken if name == "store" else group(name))
     monkeypatch.setattr("sys.argv", ["bench", "store", "schedule"])
     with pytest.raises(SystemExit) as ended:
         bench.main()
