@@ -174,7 +174,7 @@ class _Machine:
         clock: SystemClock,
         told: Callable[[int, int], None],
     ) -> None:
-        self._up = 0  # tasks that the master durably knows to be up
+        self._up = set[tuple[str, int]]()  # tasks and attempts that the master durably knows to be up
         self._is_heard = False
         self._name = name
         self._conversation = conversation
@@ -209,7 +209,12 @@ class _Machine:
         return reply.report is not None
 
     def _count(self, reply: PollReply) -> None:
-        if reply.report is not None:
-            up = sum(attempt.phase is Phase.UP for attempt in reply.report.attempts)
-            self._told(not self._is_heard, up - self._up)
-            self._is_heard, self._up = True, up
+        if (report := reply.report) is None:
+            return
+        before = len(self._up)
+        if not report.base:
+            self._up.clear()
+        self._up.difference_update(report.gone, ((each.task, each.attempt) for each in report.attempts))
+        self._up.update((each.task, each.attempt) for each in report.attempts if each.phase is Phase.UP)
+        self._told(not self._is_heard, len(self._up) - before)
+        self._is_heard = True
