@@ -43,6 +43,7 @@ def made() -> str:
 
 
 def write() -> None:
+    """Make the page of the repository what it is to be."""
     (ROOT / PAGE).write_text(made())
 
 
