@@ -16,14 +16,14 @@ from rich.live import Live
 from rich.text import Text
 
 from borgish.clock import Clock, SystemClock
-from borgish.dashboard.asks import Answer, Ask, asks, is_fixed, log_of
+from borgish.dashboard.asks import Answer, Ask, asks, is_fixed, log_place
 from borgish.dashboard.bodies import Known
 from borgish.dashboard.columns import Line, Role
 from borgish.dashboard.commands import Commands
 from borgish.dashboard.feed import Feed, News
 from borgish.dashboard.frame import Frame, Shown, frame
 from borgish.dashboard.keys import Decoder, Key
-from borgish.dashboard.place import Screen, Walk, press
+from borgish.dashboard.place import Place, Screen, Walk, press
 from borgish.dashboard.reader import Log, Reader
 from borgish.dashboard.screen import draw
 from borgish.dashboard.terminal import (
@@ -172,7 +172,7 @@ class _App:
         now = clock.now().mono
         self._shown_news = Still((feed.news, now))
         self._shown_answer = Still(Answer(()))
-        self._shown_lines = Still[tuple[str, ...]](())
+        self._shown_log = Still[tuple[tuple[str, ...], str]](((), ""))
         self._drawn: Frame | None = None
 
     def follow(self, keys: Keys, live: Live) -> None:
@@ -209,7 +209,7 @@ class _App:
     def _draw(self, live: Live) -> Screen:
         place = self._walk.place
         self._reader.want(asks(place), fixed=is_fixed(place))
-        self._read_log(log_of(place))
+        self._read_log(log_place(self._walk))
         columns, lines = self._size()
         drawn = draw(self._walk, self._known(), columns, lines)
         self._walk = drawn.walk
@@ -219,13 +219,12 @@ class _App:
             self._drawn = drawn.frame
         return drawn.screen
 
-    def _read_log(self, of: tuple[str, bool]) -> None:
-        if self._log is not None and self._log.of != of:
+    def _read_log(self, place: Place | None) -> None:
+        if self._log is not None and (place is None or self._log.of != (place.subject, place.previous)):
             self._log.close()
             self._log = None
-        task, previous = of
-        if task and self._log is None:
-            self._log = Log(self._client.beside(), task, self._bell.ring, previous=previous)
+        if place is not None and self._log is None:
+            self._log = Log(self._client.beside(), place.subject, self._bell.ring, previous=place.previous)
             self._log.start()
 
     def _known(self) -> Known:
@@ -235,16 +234,18 @@ class _App:
         latest = self._feed.news
         news, until = self._shown_news.of((latest, now), None, still=walk.is_paused)
         # At once: the interpreter is not given away while a tuple is made.
-        lines = tuple(self._log.lines) if self._log else ()
+        lines, ended = (tuple(self._log.lines), self._log.ended) if self._log else ((), "")
+        is_read = bool(lines) and (log := log_place(walk)) is not None and not log.follows
+        lines, ended = self._shown_log.of(
+            (lines, ended), (self._log, bool(lines)), still=walk.is_paused or is_read
+        )
         return Known(
             news.view,
             self._answer(asks(place)),
             (until if news.lost_at is None else news.lost_at) - news.heard_at,
             banner_of(latest, now, paused=walk.is_paused, asking_since=self._reader.asking_since),
-            self._shown_lines.of(
-                lines, (self._log, bool(lines)), still=walk.is_paused or (bool(lines) and not place.follows)
-            ),
-            self._log.ended if self._log else "",
+            lines,
+            ended,
             tuple(self._commands.outputs),
             self._commands.role,
         )
@@ -279,6 +280,7 @@ STYLES = {
     Role.FREE: "blue",
     Role.KEY: "bold cyan",
     Role.NEW: "bold yellow",
+    Role.FOUND: "bold reverse yellow",
 }
 """Colours of the terminal's own palette, so that they fit light and dark backgrounds."""
 

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from borgish.client import quoted
-from borgish.dashboard.place import Place, View
+from borgish.dashboard.place import Place, View, Walk
 from borgish.errors import BorgishError
 from borgish.wire.api import (
     EventList,
@@ -141,10 +141,11 @@ def is_fixed(place: Place) -> bool:
     return place.moment is not None or place.view in (View.DIFF, View.TIME)
 
 
-def log_of(place: Place) -> tuple[str, bool]:
-    """Return the task whose output a place shows, and whether that of its run before; "" for none."""
-    is_shown = place.view in (View.LOG, View.TASK) and place.moment is None
-    return (place.subject, place.previous) if is_shown else ("", False)
+def log_place(walk: Walk) -> Place | None:
+    """Return the uppermost place that shows what a task writes, also where something lies on it: who comes
+    back finds the lines that were looked at."""
+    views = (View.LOG, View.TASK)
+    return next((each for each in reversed(walk.places) if each.view in views and each.moment is None), None)
 
 
 def _at(place: Place) -> Params:

@@ -11,7 +11,7 @@ import msgspec
 from borgish.dashboard import actions, lists, past
 from borgish.dashboard.asks import Answer
 from borgish.dashboard.charts import MAP_LEGEND, rack_map, usage_lines
-from borgish.dashboard.columns import Line, Role, line, name, piece
+from borgish.dashboard.columns import Line, Role, line, marked, name, piece
 from borgish.dashboard.help import help_lines
 from borgish.dashboard.lists import Listing, text_list
 from borgish.dashboard.place import Action, Place, View
@@ -76,6 +76,7 @@ class Body(msgspec.Struct, frozen=True):
     side: Sequence[Line] = ()
     next_page: str = ""
     actions: tuple[Action, ...] = ()
+    matches: tuple[tuple[int, int], ...] = ()  # see ``Screen``
     window: PastWindow | None = None
     is_whole: bool = True  # not only what stands there until the place is answered
 
@@ -311,7 +312,7 @@ def _task(seen: _Seen) -> Body:
     above = _told(_of_task(task, seen.now), seen.room.full)
     if len(seen.views) > 1:
         above += usage_lines(cast("UsageSeries", seen.views[1]), task.resources, seen.room.full)
-    return Body(_log_listing(seen.known, seen.place), above[: max(1, seen.room.height - 4)])
+    return _log_body(seen, above[: max(1, seen.room.height - 4)])
 
 
 def _of_task(task: TaskView, now: float) -> Iterator[tuple[str, Role]]:
@@ -357,31 +358,47 @@ def _machine(seen: _Seen) -> Body:
 # Texts
 
 
-def _log_listing(known: Known, place: Place) -> Listing:
-    kept = known.log if not place.filter else tuple(_with(place.filter, known.log, str))
+def _log_body(seen: _Seen, above: Sequence[Line] = ()) -> Body:
+    known, place = seen.known, seen.place
     if place.moment is not None:
         then = "No output is kept for moments of the past; the present has what is left."
-        return text_list(f"LOG OF {place.subject}", [(then, Role.DIM)])
+        return Body(text_list(f"LOG OF {place.subject}", [(then, Role.DIM)]), above)
+    kept = known.log if not place.filter else tuple(_with(place.filter, known.log, str))
     ended = [(known.log_ended, Role.DIM)] if known.log_ended else []
     run = ", THE RUN BEFORE" if place.previous else ""
     still = "" if place.follows else ": stands still, G goes on"
-    return _lines(f"LOG OF {place.subject}{run}{still}", kept, ended, place.left)
+    return _lines(f"LOG OF {place.subject}{run}{still}", kept, ended, place, above)
 
 
-def _lines(title: str, kept: Sequence[str], last: Sequence[tuple[str, Role]] = (), left: int = 0) -> Listing:
-    """Return lines of plain text, which are many, without ``left`` characters of each, and some words after
-    them."""
-    count = len(kept)
+def _lines(
+    title: str,
+    kept: tuple[str, ...],
+    last: Sequence[tuple[str, Role]],
+    place: Place,
+    above: Sequence[Line] = (),
+) -> Body:
+    """Return lines of plain text, which are many, as the place shows them, and some words after them."""
+    count, left = len(kept), place.left
     aside = f" (from character {left + 1}, < leads back)" if left else ""
 
     def row(i: int, width: int) -> Line:
-        return line([], width, kept[i][left:]) if i < count else line([], width, *last[i - count])
+        if i >= count:
+            return line([], width, *last[i - count])
+        shown = line([], width, kept[i][left:])
+        return marked(shown, place.search) if place.search else shown
 
-    return Listing(count + len(last), lists.plain_title(f"{title}{aside}"), row, empty="Nothing yet.")
+    listing = Listing(count + len(last), lists.plain_title(f"{title}{aside}"), row, empty="Nothing yet.")
+    return Body(listing, above, matches=_matches(place.search, kept) if place.search else ())
+
+
+@lru_cache(2)  # lines that stand still are searched once
+def _matches(text: str, lines: tuple[str, ...]) -> tuple[tuple[int, int], ...]:
+    wanted = text.lower()
+    return tuple((i, at) for i, each in enumerate(lines) if (at := each.lower().find(wanted)) >= 0)
 
 
 def _log(seen: _Seen) -> Body:
-    return Body(_log_listing(seen.known, seen.place))
+    return _log_body(seen)
 
 
 def _why(seen: _Seen) -> Body:
@@ -441,10 +458,9 @@ def _output(seen: _Seen) -> Body:
         return Body(text_list("OUTPUT", [("Starting ...", Role.DIM)]))
     output = seen.known.outputs[number]
     ends = {None: ("running ...", Role.DIM), 0: ("done", Role.GOOD)}
-    lines = [part for text in tuple(output.lines) for part in _wrapped(text, seen.room.full)]
-    return Body(
-        _lines(output.command, lines, [ends.get(output.code, (f"exit code {output.code}", Role.BAD))])
-    )
+    lines = tuple(part for text in tuple(output.lines) for part in _wrapped(text, seen.room.full))
+    end = ends.get(output.code, (f"exit code {output.code}", Role.BAD))
+    return _lines(output.command, lines, [end], seen.place)
 
 
 def _actions(seen: _Seen) -> Body:

@@ -41,6 +41,7 @@ class Role(StrEnum):
     FREE = "free"
     KEY = "key"  # what to press
     NEW = "new"  # what changed just now
+    FOUND = "found"  # what was searched for
 
 
 class Piece(msgspec.Struct, frozen=True):
@@ -107,6 +108,17 @@ def line(pieces: Iterable[Piece], width: int, rest: str = "", role: Role = Role.
 def chosen(row: Line) -> Line:
     """Return a line as it is under the cursor."""
     return tuple(Piece(each.text, each.role, True) for each in row)
+
+
+def marked(row: Line, text: str) -> Line:
+    """Return a line in which a text stands out wherever it is, in whatever case."""
+    found = re.compile(f"({re.escape(text)})", re.IGNORECASE)
+    return tuple(
+        Piece(part, Role.FOUND if i % 2 else each.role, each.chosen)
+        for each in row
+        for i, part in enumerate(found.split(each.text))
+        if part
+    )
 
 
 def _visible(text: str) -> str:

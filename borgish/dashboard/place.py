@@ -4,6 +4,7 @@ A place is one view of one thing; places lie on each other, and Escape takes the
 to what it is on while rows move. What is asked for and shown there is in ``asks`` and ``screen``.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from enum import StrEnum
 
@@ -43,7 +44,7 @@ TEXTS = frozenset({View.TASK, View.LOG, View.WHY, View.DIFF, View.HELP, View.OUT
 """Views that are scrolled, and have no cursor."""
 
 GROWING = frozenset({View.TASK, View.LOG, View.OUTPUT})
-"""Texts to which more comes: their end is shown until somebody scrolls back."""
+"""Texts to which more comes: their end is shown until somebody scrolls back. They are searched as in less."""
 
 SORTS = {
     View.JOBS: ("trouble", "name", "since", "tasks"),
@@ -79,6 +80,10 @@ class Place(msgspec.Struct, frozen=True):
     left: int = 0  # of a text with long lines: the characters that are left out on the left
     previous: bool = False  # of a log: that of the run before
     follows: bool = False  # of a text: its end is shown, also when more comes
+    search: str = ""  # what is marked in a text
+    seeks: bool = False  # the nearest match is to be found among the lines that are there
+    match: int = -1  # the line that has the match somebody looks at; -1: none
+    wrapped: str = ""  # from where the search for it went on
     page: str = ""  # where in the whole list the rows begin
     pages: tuple[str, ...] = ()  # and those before it
     moment: int | None = None  # the position of the journal of which the cell is shown; None: the present
@@ -101,7 +106,7 @@ class Action(msgspec.Struct, frozen=True):
 class Prompt(msgspec.Struct, frozen=True):
     """What somebody is typing, and what for."""
 
-    what: str  # filter, moment, diff, or what an action asks for
+    what: str  # filter, search, moment, diff, or what an action asks for
     typed: str = ""
     action: Action | None = None
 
@@ -113,6 +118,8 @@ class Screen(msgspec.Struct, frozen=True):
     is_whole: bool = True  # the rows are those of the place, and not what stands there until it is answered
     target: Callable[[int], Target | None] = lambda _row: None
     page_rows: int = 1
+    columns: int = 0
+    matches: tuple[tuple[int, int], ...] = ()  # rows with what is searched for, and where it begins
     first_row_line: int = 0  # the line of the terminal with the first row that is shown
     tabs: tuple[tuple[int, int, View], ...] = ()  # columns from and to, on ``tabs_line``
     tabs_line: int = -1
@@ -152,7 +159,7 @@ def press(walk: Walk, key: Pressed, screen: Screen) -> Walk:
     if walk.asked is not None:
         return _answer(walk, walk.asked, key)
     if walk.prompt is not None:
-        return _type(walk, walk.prompt, key)
+        return _type(walk, walk.prompt, key, screen)
     if isinstance(key, Click):
         return _click(walk, key, screen)
     if (step := _step(key, walk.place, screen)) is not None:
@@ -173,6 +180,8 @@ def settled(place: Place, screen: Screen) -> Place:
     if not screen.is_whole:
         return place
     if place.view in TEXTS:
+        if place.seeks:
+            place = _nearest_match(place, screen)
         last = max(0, rows - page)
         top = last if place.follows else min(place.top, last)
         return msgspec.structs.replace(place, top=top)
@@ -218,8 +227,9 @@ def _moved(place: Place, step: int, screen: Screen) -> Place:
     if place.view in TEXTS:
         last = max(0, screen.rows - screen.page_rows)
         top = min(max(0, place.top + step), last)
-        follows = place.view in GROWING and top == last
-        return msgspec.structs.replace(place, top=top, follows=follows)
+        if place.view in GROWING and top == last:
+            return _following(place)
+        return msgspec.structs.replace(place, top=top, follows=False)
     last = max(0, screen.rows - 1)
     if step > 0 and place.at == last and screen.next_page:
         return _on_page(place, screen.next_page, (*place.pages, place.page))
@@ -231,6 +241,11 @@ def _moved(place: Place, step: int, screen: Screen) -> Place:
         return place
     at = min(max(0, place.at + step), last)
     return msgspec.structs.replace(place, at=at, chosen=screen.target(at))
+
+
+def _following(place: Place) -> Place:
+    """Return a text with its end shown, and nothing else looked at in it."""
+    return msgspec.structs.replace(place, follows=True, match=-1, wrapped="")
 
 
 def _on_page(place: Place, page: str, pages: tuple[str, ...], at: int = 0) -> Place:
@@ -273,6 +288,47 @@ def _click(walk: Walk, click: Click, screen: Screen) -> Walk:
 def _slid(column: int, columns: int, screen: Screen) -> int:
     share = column / max(1, columns - 1)
     return round(screen.earliest + share * (screen.head - screen.earliest))
+
+
+# Searching
+
+
+def _nearest_match(place: Place, screen: Screen) -> Place:
+    """Return the place with the last match in sight where its end is shown; else with the first one from
+    where somebody looks, or the last one before."""
+    place = msgspec.structs.replace(place, seeks=False, match=-1, wrapped="")
+    if not screen.matches:
+        return place
+    rows = [row for row, _ in screen.matches]
+    at = len(rows) if place.follows else bisect_left(rows, place.top)
+    return _looking_at(place, min(at, len(rows) - 1), screen)
+
+
+def _next_match(walk: Walk, way: int, screen: Screen) -> Walk:
+    """Look at the match after (1) or before (-1) the one that is in sight; beyond the last one begins again
+    with the first."""
+    place, rows = walk.place, [row for row, _ in screen.matches]
+    if not rows:
+        return walk
+    end = place.top + screen.page_rows
+    if place.top <= place.match < end:
+        at = bisect_right(rows, place.match) if way > 0 else bisect_left(rows, place.match) - 1
+    else:
+        at = bisect_left(rows, place.top) if way > 0 else bisect_left(rows, end) - 1
+    wrapped = "" if 0 <= at < len(rows) else "from the top again" if way > 0 else "from the end again"
+    place = msgspec.structs.replace(place, wrapped=wrapped)
+    return with_place(walk, _looking_at(place, at % len(rows), screen))
+
+
+def _looking_at(place: Place, which: int, screen: Screen) -> Place:
+    """Return the place with a match in sight: on its line, and of a long line the part that has it."""
+    row, column = screen.matches[which]
+    page = max(1, screen.page_rows)
+    top = place.top if place.top <= row < place.top + page else max(0, row - page // 2)
+    left = place.left
+    if not left <= column <= left + screen.columns - len(place.search):
+        left = max(0, column - screen.columns // 2)
+    return msgspec.structs.replace(place, match=row, top=top, left=left, follows=False)
 
 
 # Going somewhere
@@ -334,6 +390,8 @@ def _lead(walk: Walk, key: Pressed, screen: Screen) -> Walk:
         return _enter(walk, screen)
     if isinstance(key, str) and key in _TAB_KEYS:
         return _view(walk, _TAB_KEYS[key])
+    if key in ("n", "N") and walk.place.search:
+        return _next_match(walk, 1 if key == "n" else -1, screen)
     does = _KEYS.get(key)
     return does(walk, about(walk, screen)) if does else walk
 
@@ -341,9 +399,9 @@ def _lead(walk: Walk, key: Pressed, screen: Screen) -> Walk:
 _TAB_KEYS = {str(number): view for number, view in enumerate((View.OVERVIEW, *TABS))}
 
 
-def _quit(walk: Walk, thing: Target | None) -> Walk:
+def _quit(walk: Walk, _thing: Target | None) -> Walk:
     """Leave a text as in less, and the dashboard from everywhere else."""
-    return _up(walk, thing) if walk.place.view in TEXTS else msgspec.structs.replace(walk, is_over=True)
+    return _left(walk) if walk.place.view in TEXTS else msgspec.structs.replace(walk, is_over=True)
 
 
 def _pause(walk: Walk, _thing: Target | None) -> Walk:
@@ -351,13 +409,18 @@ def _pause(walk: Walk, _thing: Target | None) -> Walk:
 
 
 def _up(walk: Walk, _thing: Target | None) -> Walk:
-    """Take off, first, what narrows the place, then the place."""
+    """Take off, first, what is searched for in the place, then what narrows it, then the place."""
     place = walk.place
+    if place.search:
+        return with_place(walk, msgspec.structs.replace(place, search="", match=-1, wrapped=""))
     if place.filter and place.view in FILTERED:
         return with_place(walk, _on_page(msgspec.structs.replace(place, filter=""), "", ()))
-    if len(walk.places) > 1:
-        return msgspec.structs.replace(walk, places=walk.places[:-1])
-    return walk
+    return _left(walk)
+
+
+def _left(walk: Walk) -> Walk:
+    """Take off the uppermost place, but for the first one."""
+    return msgspec.structs.replace(walk, places=walk.places[:-1] or walk.places)
 
 
 def _aside(walk: Walk, characters: int) -> Walk:
@@ -375,6 +438,13 @@ def _filter(walk: Walk, _thing: Target | None) -> Walk:
     if walk.place.view not in FILTERED:
         return walk
     return msgspec.structs.replace(walk, prompt=Prompt("filter", walk.place.filter))
+
+
+def _search(walk: Walk, thing: Target | None) -> Walk:
+    """Search in a text that is read line by line; of all else show only what has a text in it."""
+    if walk.place.view not in GROWING:
+        return _filter(walk, thing)
+    return msgspec.structs.replace(walk, prompt=Prompt("search"))
 
 
 def _sort(walk: Walk, _thing: Target | None) -> Walk:
@@ -401,8 +471,7 @@ def _other_run(walk: Walk, _thing: Target | None) -> Walk:
     place = walk.place
     if place.view not in (View.TASK, View.LOG):
         return walk
-    previous = not place.previous
-    return with_place(walk, msgspec.structs.replace(place, previous=previous, follows=True))
+    return with_place(walk, _following(msgspec.structs.replace(place, previous=not place.previous)))
 
 
 def _log(walk: Walk, thing: Target | None) -> Walk:
@@ -432,7 +501,8 @@ _KEYS: dict[Pressed, Callable[[Walk, Target | None], Walk]] = {
     Key.LEFT: _up,
     "h": _up,
     "?": _help,
-    "/": _filter,
+    "/": _search,
+    "&": _filter,
     "s": _sort,
     "t": _time,
     "d": _difference,
@@ -492,9 +562,9 @@ def _at_moment(walk: Walk, position: int, screen: Screen) -> Walk:
 # Typing and doing
 
 
-def _type(walk: Walk, prompt: Prompt, key: Pressed) -> Walk:
+def _type(walk: Walk, prompt: Prompt, key: Pressed, screen: Screen) -> Walk:
     if key is Key.ENTER:
-        return _typed(msgspec.structs.replace(walk, prompt=None), prompt)
+        return _typed(msgspec.structs.replace(walk, prompt=None), prompt, screen)
     if key is Key.ESCAPE:
         return msgspec.structs.replace(walk, prompt=None)
     if key is Key.BACKSPACE:
@@ -510,16 +580,19 @@ def _type(walk: Walk, prompt: Prompt, key: Pressed) -> Walk:
     return msgspec.structs.replace(walk, prompt=msgspec.structs.replace(prompt, typed=typed))
 
 
-def _typed(walk: Walk, prompt: Prompt) -> Walk:
+def _typed(walk: Walk, prompt: Prompt, screen: Screen) -> Walk:
     typed, place = prompt.typed.strip(), walk.place
     if prompt.action is not None:
         action = prompt.action
         asked = msgspec.structs.replace(action, command=(*action.command, typed), asks="")
         return msgspec.structs.replace(walk, asked=asked) if typed else walk
     if prompt.what == "filter":
-        return with_place(walk, _on_page(msgspec.structs.replace(place, filter=typed), "", ()))
-    if not typed:
-        return walk
+        narrowed = msgspec.structs.replace(place, filter=typed, seeks=place.match >= 0)
+        return with_place(walk, _on_page(narrowed, "", ()))
+    if not typed:  # a search goes on, as in less
+        return _next_match(walk, 1, screen) if prompt.what == "search" else walk
+    if prompt.what == "search":
+        return with_place(walk, msgspec.structs.replace(place, search=prompt.typed, seeks=True))
     if prompt.what == "moment":
         return with_place(walk, msgspec.structs.replace(place, page=typed, at=_ALL, chosen=None))
     end = "now" if place.moment is None else str(place.moment)

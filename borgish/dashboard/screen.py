@@ -7,11 +7,12 @@ import msgspec
 
 from borgish.dashboard import past
 from borgish.dashboard.actions import shown
-from borgish.dashboard.bodies import Body, Known, as_of, body, columns
+from borgish.dashboard.bodies import Known, as_of, body, columns
 from borgish.dashboard.columns import CUT_MARK, Line, Piece, Role, line, name, width_of, words
 from borgish.dashboard.frame import Frame, head
 from borgish.dashboard.place import (
     FILTERED,
+    GROWING,
     SORTS,
     TABS,
     TEXTS,
@@ -53,6 +54,8 @@ def draw(walk: Walk, known: Known, width: int, height: int) -> Drawn:
         is_whole=found.is_whole,
         target=found.listing.target,
         page_rows=max(1, list_rows),
+        columns=listed,
+        matches=found.matches,
         first_row_line=len(top) + len(found.above) + 1,
         tabs=spans,
         tabs_line=len(top) - 1 if spans else -1,
@@ -70,9 +73,11 @@ def draw(walk: Walk, known: Known, width: int, height: int) -> Drawn:
             slider=(len(top), column, count),
         )
     place = settled(walk.place, screen)
-    if place.view is View.TIME and place.at != walk.place.at:
-        found = body(known, place, width, room)  # what stands beside the entries is of the one that is chosen
-    cursor = -1 if place.view in TEXTS else place.at
+    is_other_entry = place.view is View.TIME and place.at != walk.place.at
+    if is_other_entry or (place.left, place.follows) != (walk.place.left, walk.place.follows):
+        # What stands beside the entries is of the one that is chosen, and a match may be far to the right.
+        found = body(known, place, width, room)
+    cursor = place.match if place.view in TEXTS else place.at
     first = place.top if found.is_whole else 0  # what stands there meanwhile is short, wherever the rows were
     lines = [*found.above, *found.listing.draw(listed, list_rows, first, cursor)]
     lines += [line([], listed)] * (room - len(found.below) - len(lines))
@@ -83,7 +88,8 @@ def draw(walk: Walk, known: Known, width: int, height: int) -> Drawn:
     walk = with_place(walk, place)
     rows = [*top, *lines[:room]]
     rows += [line([], width)] * (height - 1 - len(rows))
-    frame = Frame(width, height, tuple([*rows[: height - 1], _foot(walk, found, width)][:height]))
+    foot = _foot(walk, screen, width)
+    frame = Frame(width, height, tuple([*rows[: height - 1], foot][:height]))
     return Drawn(frame, walk, screen)
 
 
@@ -149,7 +155,7 @@ def _name(place: Place) -> str:
     return f"{place.view} {place.subject}".strip()
 
 
-def _foot(walk: Walk, found: Body, width: int) -> Line:
+def _foot(walk: Walk, screen: Screen, width: int) -> Line:
     if walk.asked is not None:
         return line([], width, f"Run `{shown(walk.asked)}`? y runs it, any other key does not", Role.BANNER)
     if walk.prompt is not None:
@@ -157,9 +163,11 @@ def _foot(walk: Walk, found: Body, width: int) -> Line:
         return line([words(f"{prompt.what}:", Role.TITLE)], width, f"{prompt.typed}▏")
     place = walk.place
     told = []
+    if place.search:
+        told.append(_found(place, screen))
     if place.filter and place.view in FILTERED:
         told.append(f"only with '{place.filter}': esc shows all")
-    if place.pages or found.next_page:
+    if place.pages or screen.next_page:
         told.append(f"page {len(place.pages) + 1}")
     if walk.mark is not None:
         told.append(f"marked {walk.mark}")
@@ -174,6 +182,15 @@ def _foot(walk: Walk, found: Body, width: int) -> Line:
     return line(pieces, width)
 
 
+def _found(place: Place, screen: Screen) -> str:
+    """Return what of a search there is, and which of it somebody looks at."""
+    rows = [row for row, _ in screen.matches]
+    of = "1 match" if len(rows) == 1 else f"{len(rows) or 'no'} matches"
+    if place.match in rows:
+        of = f"match {rows.index(place.match) + 1} of {len(rows)}"
+    return f"'{place.search}': {', '.join(filter(None, (of, place.wrapped)))}"
+
+
 def _keys(place: Place) -> list[tuple[str, str]]:
     """Return the keys that are of use in a place, those that are needed most first."""
     if place.view is View.TIME:
@@ -183,11 +200,15 @@ def _keys(place: Place) -> list[tuple[str, str]]:
         ]
     keys = [("?", "help")]
     if place.view is not View.OVERVIEW:
-        keys.append(("esc", "back"))
+        keys.append(("esc", "clear" if place.search else "back"))
     if place.view not in TEXTS:
         keys.append(("enter", "in"))
+    if place.search:
+        keys += [("n N", "next, before"), ("G", "follow")]
+    if place.view in GROWING:
+        keys.append(("/", "search"))
     if place.view in FILTERED:
-        keys.append(("/", "filter"))
+        keys.append(("&" if place.view in GROWING else "/", "filter"))
     if place.view is View.LOG:
         keys += [("< >", "aside"), ("o", "this run" if place.previous else "run before")]
     if place.view in SORTS:

@@ -48,6 +48,8 @@ def test_from_the_cell_to_a_log_in_three_keys(speaking: RealCell) -> None:
         go(seen, ENTER, "TASKS OF", "/speaker/0", "/speaker/1", "2 up")
         go(seen, ENTER, "LOG OF", "I am task")
         go(seen, ENTER, "LOG OF", "I am task")
+        go(seen, "/TASK" + ENTER, "'TASK': match 1 of 1", "stands still")
+        go(seen, ESCAPE, "? help  esc back")
         go(seen, ESCAPE, "attempt")
         go(seen, ESCAPE, "TASKS OF")
         go(seen, "w", "WHY")

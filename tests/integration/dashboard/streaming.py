@@ -31,6 +31,7 @@ class StreamingMaster:
         self.away = False  # connections are closed without an answer
         self.told: queue.Queue[SummaryView | None] = queue.Queue()
         self.last_ids: list[str] = []
+        self.asked: list[str] = []  # paths
         self._count = 0
 
     def tell(self, view: SummaryView) -> None:
@@ -65,6 +66,7 @@ def serving(master: StreamingMaster) -> Iterator[StreamingMaster]:
 def _handler(master: StreamingMaster) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
+            master.asked.append(self.path.partition("?")[0])
             if master.away:
                 return
             if self.headers.get("Authorization") != "Bearer t":

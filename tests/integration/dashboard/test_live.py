@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 from rich.cells import cell_len
 
@@ -13,10 +14,10 @@ from borgish.cli import borgctl
 from borgish.client import Client
 from borgish.dashboard.app import run
 from borgish.errors import Unauthenticated, Unreachable
-from borgish.wire.api import SummaryView
+from borgish.wire.api import SummaryView, TaskList
 from tests.integration.dashboard.streaming import StreamingMaster, serving, terminal
 from tests.terminal import Terminal
-from tests.unit.dashboard import summaries
+from tests.unit.dashboard import answers, summaries
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*3[0-7][0-9;]*m")
 SHOW_CURSOR, LEAVE_SCREEN, WRAP = "\x1b[?25h", "\x1b[?1049l", "\x1b[?7h"
@@ -126,6 +127,36 @@ def test_p_pauses_and_goes_on(master: StreamingMaster) -> None:
         assert seen.shows("position 4217")
         seen.press("p")
         seen.until(lambda: seen.shows("position 5000"))
+
+
+LOG = "/v1/tasks/ann/web/3/logs"
+
+
+def test_what_is_written_meanwhile_does_not_move_the_match_somebody_looks_at(master: StreamingMaster) -> None:
+    master.answers["/v1/tasks"] = msgspec.json.encode(TaskList((answers.task(name="ann/web/3", index=3),)))
+    master.answers["/v1/tasks/ann/web/3"] = msgspec.json.encode(answers.task(name="ann/web/3", index=3))
+    master.answers[LOG] = b"".join(b"line %d%s\n" % (i, b" odd" * (i % 9 == 0)) for i in range(100))
+    with terminal(master.url) as seen:
+        seen.until(lambda: seen.shows("q quit"))
+        seen.press("2")
+        seen.until(lambda: seen.shows("ann/web/3 "))
+        seen.press("l")
+        seen.until(lambda: seen.shows("line 99 odd"))
+        seen.press("/ODD\rN")
+        seen.until(lambda: seen.shows("'ODD': match 11 of 12") and seen.is_full(80, 24))
+        before = seen.screen
+        master.answers[LOG] = b"".join(b"other %d odd\n" % i for i in range(500))
+        read = len(master.asked)
+        seen.until(lambda: master.asked[read:].count(LOG) > 1)  # that before the last one was read whole
+        seen.press("?")
+        seen.until(lambda: seen.shows("GOING ABOUT"))
+        seen.press("q")
+        seen.until(lambda: seen.shows("'ODD': match 11 of 12") and seen.is_full(80, 24))
+        assert seen.screen[2:] == before[2:]
+        seen.press("G")
+        seen.until(lambda: seen.shows("other 499 odd") and seen.shows("'ODD': 500 matches"))
+        seen.press("\x1b")
+        seen.until(lambda: not seen.shows("'ODD'") and seen.shows("LOG OF"))
 
 
 def test_stop_keys_do_not_leave_the_screen_half_way(master: StreamingMaster) -> None:

@@ -173,6 +173,92 @@ def test_a_filter_is_typed_applied_and_taken_away() -> None:
     assert press(typed(walk, "/more", there), Key.ESCAPE, there).place.filter == "qwe"
 
 
+def log_of(*lines: str, page_rows: int = 10, search: str) -> Screen:
+    """Return the screen of a log in which something is searched for."""
+    matches = tuple((i, line.find(search)) for i, line in enumerate(lines) if search in line)
+    return Screen(rows=len(lines), page_rows=page_rows, columns=80, matches=matches)
+
+
+LINES = tuple("an error" if i in (3, 20, 40, 47) else f"line {i}" for i in range(50))
+
+
+def searched(walk: Walk, text: str, there: Screen) -> Walk:
+    walk = press(typed(walk, f"/{text}", there), Key.ENTER, there)
+    return Walk((*walk.places[:-1], settled(walk.place, there)))
+
+
+def test_a_search_in_a_log_looks_at_the_last_match_and_follows_no_more() -> None:
+    there = log_of(*LINES, search="error")
+    walk = searched(at(View.LOG, "ann/web/3", follows=True, top=40), "error", there)
+    assert (walk.place.match, walk.place.top, walk.place.follows) == (47, 40, False)
+    assert press(walk, "G", there).place.follows
+    assert press(walk, "G", there).place.match == -1
+
+
+def test_a_search_from_within_a_log_looks_at_the_next_match() -> None:
+    there = log_of(*LINES, search="error")
+    walk = searched(at(View.LOG, "ann/web/3", top=7), "error", there)
+    assert walk.place.match == 20
+    assert walk.place.top <= 20 < walk.place.top + 10
+    assert searched(at(View.LOG, "ann/web/3", top=48), "error", there).place.match == 47
+
+
+def test_matches_are_gone_through_both_ways_and_round() -> None:
+    there = log_of(*LINES, search="error")
+    walk = searched(at(View.LOG, "ann/web/3", follows=True, top=40), "error", there)
+    seen = []
+    for key in ("N", "N", "N", "N", "n", "n"):
+        walk = press(walk, key, there)
+        seen.append((walk.place.match, walk.place.wrapped))
+        assert walk.place.top <= walk.place.match < walk.place.top + 10
+    again = [(47, "from the end again"), (3, "from the top again"), (20, "")]
+    assert seen == [(40, ""), (20, ""), (3, ""), *again]
+    assert press(typed(walk, "/", there), Key.ENTER, there).place.match == 40  # as n
+
+
+def test_from_a_match_out_of_sight_it_goes_on_with_what_is_in_sight() -> None:
+    there = log_of(*LINES, search="error")
+    walk = at(View.LOG, "ann/web/3", search="error", match=3, top=15)
+    assert press(walk, "n", there).place.match == 20
+    assert press(walk, "N", there).place.match == 20
+
+
+def test_what_is_searched_for_and_not_there_leaves_everything_as_it_is() -> None:
+    there = log_of(*LINES, search="nowhere")
+    walk = searched(at(View.LOG, "ann/web/3", follows=True), "nowhere", there)
+    assert walk.place.follows
+    assert press(walk, "n", there) == walk
+
+
+def test_escape_ends_a_search_then_a_filter_then_leaves_and_q_leaves_at_once() -> None:
+    there = log_of(*LINES, search="error")
+    walk = press(typed(at(View.LOG, "ann/web/3"), "&line", there), Key.ENTER, there)
+    assert (walk.place.filter, walk.place.search) == ("line", "")
+    walk = searched(walk, "error", there)
+    assert press(walk, "q", there).place.view is View.OVERVIEW
+    for key in ("filter", "view"):
+        walk = press(walk, Key.ESCAPE, there)
+        assert walk.place.search == ""
+        assert walk.place.match == -1
+        assert (walk.place.filter, walk.place.view) == ("line" if key == "filter" else "", View.LOG)
+    assert press(walk, Key.ESCAPE, there).place.view is View.OVERVIEW
+
+
+def test_a_match_far_to_the_right_is_brought_into_sight() -> None:
+    there = log_of("x" * 300 + " error", "error", search="error")
+    walk = searched(at(View.LOG, "ann/web/3", follows=True), "error", there)
+    assert (walk.place.match, walk.place.left) == (1, 0)
+    walk = press(walk, "N", there)
+    assert walk.place.left <= 301 <= walk.place.left + 75
+    assert press(walk, "n", there).place.left == 0
+
+
+@pytest.mark.parametrize("view", [*TABS, View.OVERVIEW, View.JOB, View.HELP, View.WHY])
+def test_the_keys_of_a_search_do_nothing_where_none_can_be(view: View) -> None:
+    for key in ("n", "N"):
+        assert press(at(view, "ann/web"), key, screen(JOB)) == at(view, "ann/web")
+
+
 def test_sorting_goes_round_and_begins_at_the_first_page() -> None:
     walk, keys = at(View.MACHINES, page="x", pages=("",)), []
     for _ in range(6):
@@ -287,7 +373,7 @@ def test_a_moment_is_typed() -> None:
     assert (live.place.view, live.place.subject) == (View.DIFF, "5m ago..now")
 
 
-@given(st.lists(st.sampled_from([*Key, *"qpjkhlwestad/?:mG[]0123456789y", Click(3, 3)]), max_size=30))
+@given(st.lists(st.sampled_from([*Key, *"qpjkhlwestad/&nN?:mG[]0123456789y", Click(3, 3)]), max_size=30))
 def test_no_keys_lead_nowhere(keys: list[Pressed]) -> None:
     walk = at(View.OVERVIEW)
     there = screen(

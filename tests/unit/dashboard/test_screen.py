@@ -6,7 +6,7 @@ from rich.cells import cell_len
 
 from borgish.dashboard.asks import Answer, asks
 from borgish.dashboard.bodies import Known, Output
-from borgish.dashboard.columns import Role
+from borgish.dashboard.columns import Piece, Role, line, marked
 from borgish.dashboard.help import help_lines
 from borgish.dashboard.keys import Key
 from borgish.dashboard.place import Action, Place, Prompt, View, Walk, press
@@ -137,6 +137,42 @@ def test_a_log_says_that_it_stands_still() -> None:
     short = answers.known(at, log=("one line",))
     drawn = draw(answers.walk(at), short, 80, 24)
     assert press(drawn.walk, "k", drawn.screen).place.follows  # there is nothing to scroll back to
+
+
+def test_matches_are_marked_and_counted_and_new_lines_move_nothing() -> None:
+    lines = tuple(f"{i} an Error" if i % 9 == 0 else f"{i} fine" for i in range(60))
+    at = answers.place(View.LOG, search="error", seeks=True)
+    drawn = shown(at, known=answers.known(at, log=lines))
+    assert rows(drawn)[-1].startswith("'error': match 7 of 7")
+    assert "stands still, G goes on" in "\n".join(rows(drawn))
+    looked_at = [row for row in drawn.frame.lines if row[0].chosen]
+    assert ["".join(piece.text for piece in row).strip() for row in looked_at] == ["54 an Error"]
+    marks = [piece.text for row in drawn.frame.lines for piece in row if piece.role is Role.FOUND]
+    assert marks == ["Error"] * 2  # those in sight
+    more = answers.known(at, log=(*lines, *lines))
+    again = draw(drawn.walk, more, 80, 24)
+    assert rows(again)[:-1] == rows(drawn)[:-1]
+    assert rows(again)[-1].startswith("'error': match 7 of 14")
+
+
+def test_what_is_not_found_is_said() -> None:
+    at = answers.place(View.LOG, search="nowhere", seeks=True)
+    assert rows(shown(at))[-1].startswith("'nowhere': no matches")
+    at = answers.place(View.LOG, search="/59 ", seeks=True, follows=False)
+    assert rows(shown(at))[-1].startswith("'/59 ': match 1 of 1")
+
+
+def test_the_part_of_a_long_line_that_matches_is_shown() -> None:
+    at = answers.place(View.LOG, search="reason", seeks=True)
+    drawn = shown(at, known=answers.known(at, log=("x" * 200 + "the reason",)))
+    assert "the reason" in "\n".join(rows(drawn))
+
+
+def test_a_text_is_marked_wherever_it_is_and_as_it_is() -> None:
+    found = marked(line([Piece("[a] [A]", Role.BAD)], 12, "x[a"), "[a]")
+    assert [(piece.text, piece.role is Role.FOUND) for piece in found] == [
+        *(("[a]", True), (" ", False), ("[A]", True), ("x[a  ", False))
+    ]
 
 
 def test_the_command_is_shown_before_it_is_run() -> None:
