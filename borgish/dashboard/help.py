@@ -9,6 +9,7 @@ _KEYS = (
     ("Esc, left", "go back; first take the search, then the filter away"),
     ("0", "the cell at one glance"),
     ("1 to 7", "jobs, tasks, machines, pending, events, users, usage"),
+    ("Tab", "the next of these views; Shift-Tab the one before"),
     ("/", "only what has a text in it; an empty one takes that away"),
     ("/, in a log", "search; n and N: the next match and the one before; G follows"),
     ("&", "of a log, too, only what has a text in it"),

@@ -28,6 +28,8 @@ class Key(StrEnum):
     WHEEL_UP = "wheel up"
     WHEEL_DOWN = "wheel down"
     REDRAW = "redraw"
+    TAB = "tab"
+    BACK_TAB = "back tab"
 
 
 class Click(msgspec.Struct, frozen=True):
@@ -53,6 +55,7 @@ _CODES = {
     "D": Key.LEFT,
     "H": Key.HOME,
     "F": Key.END,
+    "Z": Key.BACK_TAB,
     "1~": Key.HOME,
     "4~": Key.END,
     "5~": Key.PAGE_UP,
@@ -61,6 +64,7 @@ _CODES = {
     "8~": Key.END,
 }
 _CONTROLS = {
+    "\t": Key.TAB,
     "\r": Key.ENTER,
     "\n": Key.ENTER,
     "\x08": Key.BACKSPACE,

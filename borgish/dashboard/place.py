@@ -352,6 +352,13 @@ def _view(walk: Walk, view: View) -> Walk:
     return base if view is View.OVERVIEW else go(base, Target(view))
 
 
+def _beside(walk: Walk, way: int) -> Walk:
+    """Go to the view after (1) or before (-1) the one that somebody is in, or from which they came."""
+    views = list(_TAB_KEYS.values())
+    shown = next(each.view for each in reversed(walk.places) if each.view in views)
+    return _view(walk, views[(views.index(shown) + way) % len(views)])
+
+
 def _enter(walk: Walk, screen: Screen) -> Walk:
     place = walk.place
     if place.view is View.ACTIONS:
@@ -390,6 +397,8 @@ def _lead(walk: Walk, key: Pressed, screen: Screen) -> Walk:
         return _enter(walk, screen)
     if isinstance(key, str) and key in _TAB_KEYS:
         return _view(walk, _TAB_KEYS[key])
+    if key in (Key.TAB, Key.BACK_TAB):
+        return _beside(walk, 1 if key is Key.TAB else -1)
     if key in ("n", "N") and walk.place.search:
         return _next_match(walk, 1 if key == "n" else -1, screen)
     does = _KEYS.get(key)

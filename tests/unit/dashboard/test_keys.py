@@ -18,6 +18,7 @@ from borgish.dashboard.keys import Click, Decoder, Key, Paste, Pressed
         ("\x1b[<0;5;3M\x1b[<0;5;3m\x1b[<64;1;1M\x1b[<65;1;1M", [Click(4, 2), Key.WHEEL_UP, Key.WHEEL_DOWN]),
         ("\x1b[<2;5;3M\x1b[1;5A\x00\x01", []),  # other buttons and keys mean nothing to us
         ("\x1bq", [Key.ESCAPE, "q"]),
+        ("\t\x1b[Z", [Key.TAB, Key.BACK_TAB]),
         ("\x1b\x1b[A", [Key.ESCAPE, Key.UP]),
         ("ä漢", ["ä", "漢"]),
         ("x\x1b[200~a\ry\x1b[A\x1b[201~j", ["x", Paste("a y [A"), "j"]),

@@ -1,5 +1,7 @@
 """Where each key leads."""
 
+from itertools import pairwise
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -62,6 +64,13 @@ def at(view: View, subject: str = "", **changes: object) -> Walk:
         *((at(View.JOB, "ann/web"), str(i + 1), TASK, view, "") for i, view in enumerate(TABS)),
         (at(View.JOB, "ann/web"), "0", TASK, View.OVERVIEW, ""),
         (at(View.JOB, "ann/web"), "9", TASK, View.JOB, "ann/web"),
+        *((at(view), Key.TAB, JOB, after, "") for view, after in pairwise((View.OVERVIEW, *TABS))),
+        *((at(after), Key.BACK_TAB, JOB, view, "") for view, after in pairwise((View.OVERVIEW, *TABS))),
+        (at(TABS[-1]), Key.TAB, JOB, View.OVERVIEW, ""),
+        (at(View.OVERVIEW), Key.BACK_TAB, JOB, TABS[-1], ""),
+        (at(View.JOB, "ann/web"), Key.TAB, TASK, View.JOBS, ""),  # it was come to from the cell
+        (go(at(View.TASKS), TASK), Key.TAB, None, View.MACHINES, ""),
+        (go(at(View.TASKS), TASK), Key.BACK_TAB, None, View.JOBS, ""),
     ],
 )
 def test_where_a_key_leads(walk: Walk, key: Pressed, row: Target | None, view: View, subject: str) -> None:
@@ -430,6 +439,13 @@ def test_the_log_of_the_run_before() -> None:
     assert walk.place.follows
     assert not press(walk, "o", Screen(rows=9)).place.previous
     assert press(at(View.JOBS), "o", screen(JOB)) == at(View.JOBS)
+
+
+def test_a_tab_is_no_text() -> None:
+    there = screen(JOB)
+    walk = press(typed(at(View.JOBS), "/we", there), Key.TAB, there)
+    assert walk.prompt is not None
+    assert walk.prompt.typed == "we"
 
 
 def test_a_difference_reads_forward_in_time() -> None:
