@@ -47,10 +47,15 @@ _TASK = re.compile(f"{_JOB.pattern}/(0|[1-9][0-9]{{0,5}})", re.ASCII)
 
 @get("/v1/events", opt={POLICY: Policy.READ, AT: True})
 async def list_events(
-    request: ApiRequest, job: JobFilter = "", after: AfterPosition = 0, limit: Limit = EVENTS_DEFAULT
+    request: ApiRequest,
+    job: JobFilter = "",
+    task: TaskFilter = "",
+    after: AfterPosition = 0,
+    limit: Limit = EVENTS_DEFAULT,
 ) -> EventList:
     """List the latest events, in order."""
-    items = await request.events(job, after, limit)
+    key, index = _about(job, task)
+    items = await request.events(key, after, limit, index)
     return EventList(tuple(items), Page(), await request.as_of())
 
 

@@ -187,13 +187,14 @@ class ApiRequest(Request[Principal, None, State]):
             if not restoring[who]:
                 del restoring[who]
 
-    async def events(self, job: str, after: int, limit: int) -> list[EventView]:
-        """Return the latest events (of one job, when named) above a position, up to the moment asked for."""
+    async def events(self, job: str, after: int, limit: int, index: int | None = None) -> list[EventView]:
+        """Return the latest events (of one job, or one task of it, when named) above a position, up to the
+        moment asked for."""
         as_of = await self.as_of()
         if as_of is None:
             await self.read(lambda _reading: None)  # which has, or refuses, the position that is asked for
-            return self.services.reader.events(job, after, limit)
-        found = await self.services.past.latest(HistoryFilter(job), as_of.position + 1, limit)
+            return self.services.reader.events(job, after, limit, index)
+        found = await self.services.past.latest(HistoryFilter(job, index), as_of.position + 1, limit)
         events = [event for entry in found.items for event in entry.events if event.position > after]
         return events[-limit:]
 

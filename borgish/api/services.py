@@ -145,8 +145,9 @@ class Reader(Protocol):
         """
         ...
 
-    def events(self, job: str, after: int, limit: int) -> list[EventView]:
-        """Return the latest events (of one job, when named) with a position above ``after``, in order."""
+    def events(self, job: str, after: int, limit: int, index: int | None = None) -> list[EventView]:
+        """Return the latest events (of one job, or one task of it, when named) with a position above
+        ``after``, in order. What is about all of a job is about each of its tasks."""
         ...
 
 

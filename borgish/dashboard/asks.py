@@ -75,7 +75,8 @@ def _machines(place: Place) -> tuple[Ask, ...]:
 
 
 def _events(place: Place) -> tuple[Ask, ...]:
-    params: Params = {"limit": EVENTS_MAX, "job": place.subject, **_at(place)}
+    of = "task" if place.subject.count("/") == 2 else "job"
+    params: Params = {"limit": EVENTS_MAX, of: place.subject, **_at(place)}
     return (_ask("/v1/events", EventList, params),)
 
 

@@ -11,7 +11,6 @@ from enum import StrEnum
 import msgspec
 
 from borgish.dashboard.keys import Click, Key, Paste, Pressed
-from borgish.vocabulary import split_task_name
 
 
 class View(StrEnum):
@@ -493,7 +492,8 @@ def _why(walk: Walk, thing: Target | None) -> Walk:
 
 
 def _events(walk: Walk, thing: Target | None) -> Walk:
-    return go(walk, Target(View.EVENTS, _job_of(thing)))
+    subject = thing.subject if thing is not None and thing.view in (View.JOB, View.TASK) else ""
+    return go(walk, Target(View.EVENTS, subject))
 
 
 def _actions(walk: Walk, thing: Target | None) -> Walk:
@@ -523,12 +523,6 @@ _KEYS: dict[Pressed, Callable[[Walk, Target | None], Walk]] = {
     "e": _events,
     "a": _actions,
 }
-
-
-def _job_of(thing: Target | None) -> str:
-    if thing is None or thing.view is View.MACHINE:
-        return ""
-    return split_task_name(thing.subject)[0] if thing.view is View.TASK else thing.subject
 
 
 # Time

@@ -92,13 +92,15 @@ class RecentEvents:
         self._events.extend(fresh)
         return fresh
 
-    def latest(self, job: str, after: int, limit: int) -> list[EventView]:
-        """Return the last ``limit`` events above position ``after`` (of one job, when named), in order."""
+    def latest(self, job: str, after: int, limit: int, index: int | None = None) -> list[EventView]:
+        """Return the last ``limit`` events above position ``after`` (of one job, or one task of it, when
+        named), in order."""
         found: list[EventView] = []
         for event in reversed(self._events):
             if event.position <= after or len(found) == limit:
                 break
-            if not job or event.job == job:
+            is_of_task = index is None or not event.indexes or index in event.indexes
+            if (not job or event.job == job) and is_of_task:
                 found.append(event)
         return found[::-1]
 
@@ -142,9 +144,9 @@ class Reader:
             raise not_reached(at_least, head)
         return view(self._reading())
 
-    def events(self, job: str, after: int, limit: int) -> list[EventView]:
-        """Return the latest events (of one job, when named) above a position, in order."""
-        return self._history.latest(job, after, limit)
+    def events(self, job: str, after: int, limit: int, index: int | None = None) -> list[EventView]:
+        """Return the latest events (of one job, or one task of it, when named) above a position, in order."""
+        return self._history.latest(job, after, limit, index)
 
     def _reading(self) -> Reading:
         return Reading(

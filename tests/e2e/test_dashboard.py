@@ -52,6 +52,8 @@ def test_from_the_cell_to_a_log_in_three_keys(speaking: RealCell) -> None:
         go(seen, ESCAPE, "? help  esc back")
         go(seen, ESCAPE, "attempt")
         go(seen, ESCAPE, "TASKS OF")
+        go(seen, "e", "EVENTS", "/speaker/0", "tasks 0-1 placed")
+        go(seen, ESCAPE, "TASKS OF")
         go(seen, "w", "WHY")
         go(seen, "q", "TASKS OF")
         seen.press("q")

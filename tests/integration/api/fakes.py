@@ -205,9 +205,9 @@ class FakeMaster:
     async def join(self, request: JoinRequest, invitation: str = "") -> JoinReply:
         return JoinReply("test", request.machine, "bgt_poll")
 
-    def events(self, job: str, after: int, limit: int) -> list[EventView]:
+    def events(self, job: str, after: int, limit: int, index: int | None = None) -> list[EventView]:
         found = [e for e in self.happened if e.position > after and (not job or e.job == job)]
-        return found[-limit:]
+        return [e for e in found if index is None or index in e.indexes][-limit:]
 
     async def latest(self, wanted: HistoryFilter, before: int, limit: int) -> HistoryList:
         self.wanted = wanted

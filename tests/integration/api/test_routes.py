@@ -352,6 +352,8 @@ def test_a_machine_joins(api: RunningApi) -> None:
 def test_events(admin: Client) -> None:
     events = admin.get("/v1/events", {"job": "ann/web", "after": 2, "limit": 2}, EventList)
     assert [event.position for event in events.items] == [4, 5]
+    events = admin.get("/v1/events", {"task": "ann/web/3"}, EventList)
+    assert [event.position for event in events.items] == [3]
 
 
 def test_checkpoints(admin: Client) -> None:
@@ -431,6 +433,8 @@ def test_a_name_near_to_another_is_offered(admin: Client) -> None:
         "/v1/tasks?after=xyz",
         "/v1/tasks?job=" + "x" * 201,
         "/v1/events?after=-1",
+        "/v1/events?task=ann/web",
+        "/v1/events?job=ann/web&task=ann/web/0",
         "/v1/watch?kinds=nothing",
         "/v1/watch?kinds=",
         "/v1/tasks/ann/web/0/logs?tail=-1",

@@ -102,6 +102,7 @@ def test_events_end_with_the_moment(past: Client) -> None:
     assert [event.position for event in past.get("/v1/events", None, EventList).items] == [1, 2]
     assert [event.position for event in past.get("/v1/events", {"after": 1}, EventList).items] == [2]
     assert [event.position for event in past.get("/v1/events", {"limit": 1}, EventList).items] == [2]
+    assert past.get("/v1/events", {"task": "ann/none/7"}, EventList).items == ()
     assert [event.position for event in past.get("/v1/why/ann/web", None, WhyView).events] == [1, 2]
 
 

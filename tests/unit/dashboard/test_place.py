@@ -45,7 +45,10 @@ def at(view: View, subject: str = "", **changes: object) -> Walk:
         (at(View.TASK, "ann/web/3"), Key.ENTER, None, View.LOG, "ann/web/3"),
         (at(View.TASKS), "l", TASK, View.LOG, "ann/web/3"),
         (at(View.TASKS), "w", TASK, View.WHY, "ann/web/3"),
-        (at(View.TASKS), "e", TASK, View.EVENTS, "ann/web"),
+        (at(View.TASKS), "e", TASK, View.EVENTS, "ann/web/3"),
+        (at(View.LOG, "ann/web/3"), "e", None, View.EVENTS, "ann/web/3"),
+        (at(View.JOBS), "e", JOB, View.EVENTS, "ann/web"),
+        (at(View.MACHINES), "e", MACHINE, View.EVENTS, ""),
         (at(View.TASKS), "a", TASK, View.ACTIONS, "ann/web/3"),
         (at(View.JOBS), "l", JOB, View.JOBS, ""),  # a job has no log of its own
         (at(View.JOBS), "w", JOB, View.WHY, "ann/web"),
