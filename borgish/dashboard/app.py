@@ -35,6 +35,7 @@ from borgish.dashboard.terminal import (
     set_up,
     told_of_sizes,
 )
+from borgish.dashboard.trails import Trails
 from borgish.errors import Unreachable
 from borgish.wire.api import SummaryView
 
@@ -172,6 +173,8 @@ class _App:
         now = clock.now().mono
         self._shown_news = Still((feed.news, now))
         self._shown_answer = Still(Answer(()))
+        self._trails = Trails()
+        self._shown_trails = Still(self._trails)
         self._shown_log = Still[tuple[tuple[str, ...], str]](((), ""))
         self._drawn: Frame | None = None
 
@@ -232,6 +235,8 @@ class _App:
         reads what came before."""
         walk, place, now = self._walk, self._walk.place, self._clock.now().mono
         latest = self._feed.news
+        if latest.lost_at is None:
+            self._trails = self._trails.then(latest.view.machines, now)
         news, until = self._shown_news.of((latest, now), None, still=walk.is_paused)
         # At once: the interpreter is not given away while a tuple is made.
         lines, ended = (tuple(self._log.lines), self._log.ended) if self._log else ((), "")
@@ -247,6 +252,7 @@ class _App:
             lines,
             ended,
             tuple(self._commands.outputs),
+            self._shown_trails.of(self._trails, None, still=walk.is_paused),
             self._commands.role,
         )
 

@@ -1,6 +1,5 @@
 """What each place shows below the head: lines above a list, the list, lines below it or beside it. Pure."""
 
-import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import lru_cache
@@ -11,12 +10,14 @@ import msgspec
 from borgish.dashboard import actions, lists, past
 from borgish.dashboard.asks import Answer
 from borgish.dashboard.charts import MAP_LEGEND, rack_map, usage_lines
-from borgish.dashboard.columns import Line, Role, line, marked, name, piece
+from borgish.dashboard.columns import Line, Role, line, marked, name, piece, wrapped
+from borgish.dashboard.frame import shares
 from borgish.dashboard.help import help_lines
 from borgish.dashboard.lists import Listing, text_list
 from borgish.dashboard.place import Action, Place, View
+from borgish.dashboard.trails import Trails
 from borgish.resources import show_amounts
-from borgish.text import age, clock_time, safe
+from borgish.text import age, clock_time
 from borgish.wire.api import (
     AsOf,
     EventList,
@@ -59,6 +60,7 @@ class Known(msgspec.Struct, frozen=True):
     log: tuple[str, ...] = ()  # of the task that the place is of
     log_ended: str = ""
     outputs: tuple[Output, ...] = ()
+    trails: Trails = Trails()  # of the machines in the summary
     role: str = ""  # of the token; "": whoever started the dashboard wants to look only
 
     @property
@@ -153,8 +155,8 @@ def _error(answer: Answer, width: int) -> list[tuple[str, Role]]:
     error = answer.error
     if error is None:
         return []
-    hint = _wrapped(f"hint: {error.hint}", width) if error.hint else ()
-    said = [(part, Role.BAD) for part in _wrapped(error.message, width)]
+    hint = wrapped(f"hint: {error.hint}", width) if error.hint else ()
+    said = [(part, Role.BAD) for part in wrapped(error.message, width)]
     return [*said, *((part, Role.PLAIN) for part in hint)]
 
 
@@ -164,24 +166,30 @@ def _error(answer: Answer, width: int) -> list[tuple[str, Role]]:
 def _overview(seen: _Seen) -> Body:
     (view,) = cast("tuple[SummaryView]", seen.views)
     listing = lists.overview(view)
-    machines, pending, events = lists.machines(view), lists.pending(view), lists.events(view)
     if seen.room.is_wide:
-        third = max(2, (seen.room.height - 3) // 3)
-        parts = [
-            pending.draw(seen.room.side, min(max(1, pending.rows), third)) if view.status.pending else [],
-            machines.draw(seen.room.side, min(max(1, machines.rows), third)),
-        ]
-        used = sum(map(len, parts))
-        return Body(
-            listing,
-            side=[row for part in parts for row in part]
-            + events.draw(seen.room.side, seen.room.height - used - 1),
-        )
+        return Body(listing, side=_beside_overview(seen, view))
+    pending, events = lists.pending(view), lists.events(view)
     if seen.room.height < _TALL_MIN:
         return Body(listing)
     spare = (seen.room.height - 1) // 4
     below = pending.draw(seen.room.full, min(pending.rows, spare)) if view.status.pending else []
     return Body(listing, below=[*below, *events.draw(seen.room.full, spare - (1 if below else 0))])
+
+
+def _beside_overview(seen: _Seen, view: SummaryView) -> list[Line]:
+    """Return what stands beside the jobs of the cell: each block has the lines that it needs, as far as the
+    others leave them."""
+    side, height = seen.room.side, seen.room.height
+    machines = lists.machines(view)
+    trails = {} if view.as_of is not None else seen.known.trails.used  # those are of the present
+    if lists.MACHINE_LINES * machines.rows <= height // 2:
+        machines = lists.machines_with_usage(view, trails)
+    blocks = [machines, lists.upkeep(view.status, seen.now), lists.events(view)]
+    if view.status.pending:
+        blocks.insert(0, lists.pending(view, side))
+    rows = shares([max(1, each.rows) for each in blocks], [1] * len(blocks), height - len(blocks))
+    drawn = [row for each, count in zip(blocks, rows, strict=True) for row in each.draw(side, count)]
+    return drawn[:height]
 
 
 def _jobs(seen: _Seen) -> Body:
@@ -274,7 +282,7 @@ def _told(texts: Iterable[tuple[str, Role]], width: int) -> list[Line]:
     return [
         line([], width, part, role)
         for text, role in texts
-        for part in ([text] if role is Role.DIM else _wrapped(text, width))
+        for part in ([text] if role is Role.DIM else wrapped(text, width))
     ]
 
 
@@ -403,7 +411,7 @@ def _log(seen: _Seen) -> Body:
 
 def _why(seen: _Seen) -> Body:
     (found,) = cast("tuple[WhyView]", seen.views)
-    lines = [(part, Role.PLAIN) for part in _wrapped(found.text, seen.room.full)]
+    lines = [(part, Role.PLAIN) for part in wrapped(found.text, seen.room.full)]
     for refusal in found.refusals:
         lines += [("", Role.PLAIN), *_refusal(refusal, seen.room.full)]
     if found.events:
@@ -411,22 +419,17 @@ def _why(seen: _Seen) -> Body:
     for event in reversed(found.events):
         role = Role.BAD if event.bad else Role.PLAIN
         text = f"{clock_time(event.at)}  {event.kind:9}  {event.text}"
-        lines += [(part, role) for part in _wrapped(text, seen.room.full)]
+        lines += [(part, role) for part in wrapped(text, seen.room.full)]
     kept = [each for each in lines if seen.place.filter.lower() in each[0].lower()]
     return Body(text_list(f"WHY {seen.place.subject} IS {found.outcome or found.state}", kept))
 
 
 def _refusal(refusal: RefusalView, width: int) -> Iterator[tuple[str, Role]]:
-    yield from ((part, Role.WARN) for part in _wrapped(f"{refusal.indexes}: {refusal.text}", width))
+    yield from ((part, Role.WARN) for part in wrapped(f"{refusal.indexes}: {refusal.text}", width))
     if refusal.hint:
-        yield from ((part, Role.PLAIN) for part in _wrapped(f"hint: {refusal.hint}", width))
+        yield from ((part, Role.PLAIN) for part in wrapped(f"hint: {refusal.hint}", width))
     if refusal.waits_for:
-        yield from ((part, Role.DIM) for part in _wrapped(f"waits for {refusal.waits_for}", width))
-
-
-@lru_cache(4096)  # the same texts are shown four times a second
-def _wrapped(text: str, width: int) -> tuple[str, ...]:
-    return tuple(textwrap.wrap(safe(text), max(20, width))) or ("",)
+        yield from ((part, Role.DIM) for part in wrapped(f"waits for {refusal.waits_for}", width))
 
 
 _SIGNS = {"added": ("+", Role.GOOD), "removed": ("-", Role.BAD), "changed": ("~", Role.WARN)}
@@ -442,7 +445,7 @@ def _diff(seen: _Seen) -> Body:
             sign, role = _SIGNS[change.kind]
             indexes = f"/{change.indexes}" if change.indexes else ""
             text = f"  {sign} {change.name}{indexes}: {'; '.join(change.lines)}"
-            lines += [(part, role) for part in _wrapped(text, seen.room.full)]
+            lines += [(part, role) for part in wrapped(text, seen.room.full)]
     kept = [each for each in lines if seen.place.filter.lower() in each[0].lower()]
     title = f"FROM POSITION {found.old.position} TO {found.new.position}"
     return Body(text_list(title, kept or [("Nothing differs.", Role.DIM)]))
@@ -458,7 +461,7 @@ def _output(seen: _Seen) -> Body:
         return Body(text_list("OUTPUT", [("Starting ...", Role.DIM)]))
     output = seen.known.outputs[number]
     ends = {None: ("running ...", Role.DIM), 0: ("done", Role.GOOD)}
-    lines = tuple(part for text in tuple(output.lines) for part in _wrapped(text, seen.room.full))
+    lines = tuple(part for text in tuple(output.lines) for part in wrapped(text, seen.room.full))
     end = ends.get(output.code, (f"exit code {output.code}", Role.BAD))
     return _lines(output.command, lines, [end], seen.place)
 

@@ -6,8 +6,10 @@ use has a mark of its own.
 """
 
 import re
+import textwrap
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
+from functools import lru_cache
 from itertools import pairwise
 
 import msgspec
@@ -119,6 +121,12 @@ def marked(row: Line, text: str) -> Line:
         for i, part in enumerate(found.split(each.text))
         if part
     )
+
+
+@lru_cache(4096)  # the same texts are shown four times a second
+def wrapped(text: str, width: int) -> tuple[str, ...]:
+    """Return a foreign text in lines of so many columns, made safe; at least one."""
+    return tuple(textwrap.wrap(safe(text), max(20, width))) or ("",)
 
 
 def _visible(text: str) -> str:

@@ -3,14 +3,26 @@
 Each draws as many rows as it is asked for and no more, so a frame costs what it shows, not what is known.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import msgspec
 
-from borgish.dashboard.columns import Line, Piece, Role, chosen, line, machine_bar, name, percent, piece
+from borgish.dashboard.columns import (
+    Line,
+    Piece,
+    Role,
+    chosen,
+    line,
+    machine_bar,
+    name,
+    percent,
+    piece,
+    sparkline,
+    wrapped,
+)
 from borgish.dashboard.place import Target, View
 from borgish.resources import show_bytes, show_cpu
-from borgish.text import age, clock_time
+from borgish.text import age, clock_time, day_and_time
 from borgish.vocabulary import State, task_name
 from borgish.wire.api import (
     AppSummary,
@@ -19,6 +31,7 @@ from borgish.wire.api import (
     MachineView,
     QuotaView,
     RefusalView,
+    StatusView,
     SummaryView,
     TaskView,
     UsageView,
@@ -71,6 +84,68 @@ def plain_title(word: str) -> Callable[[int, int], Line]:
 def machines(view: SummaryView) -> Listing:
     """Return the machines of a summary, those with trouble first."""
     return machine_list(view.machines, view.status.machines)
+
+
+MACHINE_LINES = 2
+"""That a machine has together with what it used lately."""
+
+
+def machines_with_usage(view: SummaryView, used: Mapping[str, Sequence[UsageView]]) -> Listing:
+    """Return the machines of a summary, and below each what it used lately, as shares of what it has."""
+    known = view.machines
+    plain = machines(view)
+
+    def row(i: int, width: int) -> Line:
+        at, part = divmod(i, MACHINE_LINES)
+        return _used_lately(known[at], used.get(known[at].name, ()), width) if part else plain.row(at, width)
+
+    def title(width: int, shown: int) -> Line:
+        return plain.title(width, -(-shown // MACHINE_LINES))
+
+    return Listing(MACHINE_LINES * len(known), title, row, empty=plain.empty)
+
+
+def _used_lately(machine: MachineView, used: Sequence[UsageView], width: int) -> Line:
+    now, has = machine.usage, machine.capacity
+    if now is None:
+        return line([], width)
+    spark = max(4, width // 2 - _OF_MACHINE_COLUMNS - 8)
+    cpu, ram = [each.cpu_millis for each in used], [each.ram_bytes for each in used]
+    of_cpu = f"{show_cpu(now.cpu_millis)} of {show_cpu(has.cpu_millis)}"
+    of_ram = f"{show_bytes(now.ram_bytes)} of {show_bytes(has.ram_bytes)}"
+    pieces = [
+        piece("  cpu", 5, Role.DIM),
+        Piece(sparkline(cpu, has.cpu_millis, spark), Role.USED),
+        piece(f" {of_cpu}", _OF_MACHINE_COLUMNS, Role.DIM),
+        piece(" ram", 4, Role.DIM),
+        Piece(sparkline(ram, has.ram_bytes, spark), Role.USED),
+    ]
+    return line(pieces, width, f" {of_ram}", Role.DIM)
+
+
+_OF_MACHINE_COLUMNS = 20  # 1023.9MiB of 7.85GiB
+
+
+def upkeep(status: StatusView, now: float) -> Listing:
+    """Return what somebody who looks after the cell should know: what needs them, then how it is kept."""
+    lines = [(text, Role.WARN) for text in (*status.rollbacks_paused, *status.draining)]
+    for each in status.certificates:
+        if each.near:
+            whose = f"{each.role} {each.machine}".rstrip()
+            words = f"certificate of {whose} ends {day_and_time(each.ends_at)} and was not renewed"
+            lines.append((words, Role.BAD))
+    if status.machines_uncertified:
+        words = f"{status.machines_uncertified} machines have no certificate of the cell's authority"
+        lines.append((words, Role.WARN))
+    if status.to_change:
+        lines.append((f"{status.to_change} running tasks are yet to be changed", Role.PLAIN))
+    free = status.store_free_bytes
+    on_disk = "" if free is None else f", {show_bytes(free)} free on its disk"
+    lines.append((f"store {status.store}{on_disk}", Role.DIM))
+    if (last := status.last_checkpoint) is not None:
+        words = f"checkpoint at position {last.position}, {age(last.at, now)} ago, {show_bytes(last.bytes)}"
+        lines.append((words, Role.DIM))
+    return text_list("UPKEEP", lines)
 
 
 def machine_list(known: Sequence[MachineView], total: int) -> Listing:
@@ -187,9 +262,10 @@ def _grouped(view: SummaryView) -> Iterator[JobView | AppSummary]:
     yield from (app for app in view.apps if not app.jobs)
 
 
-def pending(view: SummaryView) -> Listing:
-    """Return what is not placed, why, and the way out."""
-    lines = [(refusal, part) for refusal in view.pending for part in range(2 if refusal.hint else 1)]
+def pending(view: SummaryView, wrapped_in: int = 0) -> Listing:
+    """Return what is not placed, why, and the way out: in a line each, or to their last words in so many
+    columns."""
+    lines = [(refusal, *part) for refusal in view.pending for part in _refusal_lines(refusal, wrapped_in)]
     count = view.status.pending
     unexplained = (
         "The scheduler has not evaluated them yet."
@@ -458,14 +534,30 @@ def _what_of_it(job: JobView) -> str:
     return "; ".join(part for part in (ended, job.reason) if part)
 
 
-def _refusal(refusal: RefusalView, part: int, width: int) -> Line:
-    if part:
-        return line([Piece("    hint: ", Role.DIM)], width, refusal.hint)
+def _refusal_lines(refusal: RefusalView, wrapped_in: int) -> Iterator[tuple[str, str, Role]]:
+    """Yield the text of each line, with what stands before it; "": the name of the job."""
+    role = Role.PLAIN if refusal.in_order else Role.WARN
+    indent = _name_columns(wrapped_in) + _COUNT_COLUMNS + 2
+    first, *more = wrapped(refusal.text, wrapped_in - indent) if wrapped_in else (refusal.text,)
+    yield "", first, role
+    yield from ((" " * indent, each, role) for each in more)
+    if refusal.hint:
+        first, *more = wrapped(refusal.hint, wrapped_in - len(_HINT)) if wrapped_in else (refusal.hint,)
+        yield _HINT, first, Role.PLAIN
+        yield from ((" " * len(_HINT), each, Role.PLAIN) for each in more)
+
+
+_HINT = "    hint: "
+
+
+def _refusal(refusal: RefusalView, before: str, text: str, role: Role, width: int) -> Line:
+    if before:
+        return line([Piece(before, Role.DIM)], width, text, role)
     pieces = [
         name(refusal.job, _name_columns(width)),
         piece(str(refusal.tasks), _COUNT_COLUMNS, right=True),
     ]
-    return line(pieces, width, refusal.text, Role.PLAIN if refusal.in_order else Role.WARN)
+    return line(pieces, width, text, role)
 
 
 def _event(event: EventView, width: int) -> Line:

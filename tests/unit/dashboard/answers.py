@@ -7,6 +7,7 @@ import msgspec
 from borgish.dashboard.asks import Answer, asks
 from borgish.dashboard.bodies import Known, Output
 from borgish.dashboard.place import GROWING, Place, Target, View, Walk
+from borgish.dashboard.trails import Trails
 from borgish.resources import Resources
 from borgish.spec.job import JobSpec
 from borgish.vocabulary import Band, Outcome, Phase, RolloutKind, State, TaintEffect
@@ -215,10 +216,16 @@ def place(view: View, **changes: Any) -> Place:
     return msgspec.structs.replace(made, **changes)
 
 
+def trails() -> Trails:
+    """What a machine that gets busy used, and one that was idle."""
+    busy = tuple(UsageView(100 * i, i * GIB // 4) for i in range(50))
+    return Trails({"m1": busy, "m4": (UsageView(0, 0),) * 9}, 0.0)
+
+
 def known(at: Place, summary: SummaryView | None = None, **changes: Any) -> Known:
     answer = Answer(asks(at), VIEWS[at.view])
     outputs = (Output("borgctl job restart ann/web", ["ann/web: 9 tasks are restarted", "done"], 0),)
-    made = Known(summary or summaries.busy(), answer, log=LOG, outputs=outputs, role="admin")
+    made = Known(summary or summaries.busy(), answer, log=LOG, outputs=outputs, trails=trails(), role="admin")
     return msgspec.structs.replace(made, **changes)
 
 

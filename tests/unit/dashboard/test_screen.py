@@ -12,7 +12,8 @@ from borgish.dashboard.keys import Key
 from borgish.dashboard.place import Action, Place, Prompt, View, Walk, press
 from borgish.dashboard.screen import Drawn, draw
 from borgish.errors import NotFound, TooManyRequests
-from borgish.wire.api import AsOf, MachineList, TaskList
+from borgish.wire.api import AsOf, MachineList, SummaryView, TaskList
+from borgish.wire.api_certificates import CertificatesView
 from tests.unit.dashboard import answers, summaries
 
 SIZES = [(1, 1), (3, 9), (20, 3), (40, 10), (79, 23), (80, 24), (139, 50), (140, 8), (200, 60)]
@@ -75,6 +76,53 @@ def test_what_needs_somebody_comes_first_and_what_ended_well_is_folded() -> None
         "1",
     ]
     assert "1 more that ended: 1 lists all" in "\n".join(rows(shown(answers.place(View.OVERVIEW))))
+
+
+def beside(summary: SummaryView, height: int = 60) -> list[str]:
+    at = answers.place(View.OVERVIEW)
+    made = rows(shown(at, 200, height, answers.known(at, summary)))
+    return [row.partition(" │ ")[2].rstrip() for row in made if " │ " in row]
+
+
+def test_beside_the_jobs_of_a_small_cell_stands_what_somebody_on_call_needs() -> None:
+    summary = summaries.busy()
+    status = msgspec.structs.replace(
+        summary.status,
+        rollbacks_paused=("ann/web: its budget is used up",),
+        draining=("m2: new disk; 3 tasks left",),
+        certificates=(
+            CertificatesView("master", "2026-01-09T00:00:00Z", 9.0, near=1),
+            CertificatesView("machine", "2026-02-09T00:00:00Z", 9e9),
+        ),
+        to_change=7,
+        store_free_bytes=3 * summaries.GIB,
+    )
+    made = beside(msgspec.structs.replace(summary, status=status))
+    whole = " ".join(" ".join(made).split())
+    assert "0 of 4 machines fit: 3 have too little ram free, 1 is down hint: Ask for" in whole
+    assert "UPKEEP ann/web: its budget is used up m2: new disk; 3 tasks left" in whole
+    assert "certificate of master ends 2026-01-09" in whole
+    assert "7 running tasks are yet to be changed store sqlite, 3GiB free on its disk" in whole
+    assert "certificate of machine" not in whole
+    of_m1 = made[next(i for i, row in enumerate(made) if row.startswith("m1")) + 1]
+    assert "▁" in of_m1
+    assert "▅" in of_m1
+
+
+@pytest.mark.parametrize("height", [20, 24, 40, 60])
+def test_blocks_beside_the_jobs_share_the_height_by_what_there_is(height: int) -> None:
+    full = beside(summaries.full(), height)
+    counts = {"PENDING": 0, "MACHINES": 0, "EVENTS": 0}
+    title = ""
+    for row in full:
+        title = next((each for each in counts if row.startswith(each)), "" if row == "UPKEEP" else title)
+        if title:
+            counts[title] += 1
+    assert all(counts.values())
+    assert max(counts.values()) - min(counts.values()) <= 1  # there is more of each than has room
+    assert full[-1]
+    few = msgspec.structs.replace(summaries.full(), pending=(), events=summaries.full().events[:2])
+    assert beside(few, height).count("") == 0  # what others do not need the machines have
 
 
 def test_the_row_under_the_cursor_is_marked() -> None:
