@@ -1,7 +1,7 @@
 """Runs the dashboard: a frame for each key, and four a second, where what they show has changed.
 
 Where a key leads is decided in ``place``, what to show there in ``screen``; reading the cell is left to
-``feed`` and ``reader``, commands to ``commands``, and modes of the terminal to ``terminal``.
+``feed``, ``reader`` and ``pulse``, commands to ``commands``, and modes of the terminal to ``terminal``.
 """
 
 import os
@@ -24,6 +24,7 @@ from borgish.dashboard.feed import Feed, News
 from borgish.dashboard.frame import Frame, Shown, frame
 from borgish.dashboard.keys import Decoder, Key
 from borgish.dashboard.place import Place, Screen, Walk, press
+from borgish.dashboard.pulse import Pulse
 from borgish.dashboard.reader import Log, Reader
 from borgish.dashboard.screen import draw
 from borgish.dashboard.terminal import (
@@ -47,8 +48,8 @@ T = TypeVar("T")
 FRAME_SECONDS = 0.25
 ESCAPE_SECONDS = 0.05
 """What follows an escape within this time belongs to it: the codes of other keys begin with one."""
-SLOW_SECONDS = 3.0
-"""A master that takes longer to answer is said to; that it hangs shows at the watch after 30 s only."""
+SLOW_SECONDS = 5.0
+"""A master that says nothing for longer is said to."""
 WIDTH_OF_A_FILE = 100
 _HEIGHT_ONCE_MIN = 40
 _SIZE_UNKNOWN = (80, 24)  # what a terminal that does not say has most likely
@@ -68,15 +69,19 @@ def run(client: "Client", *, once: bool, commands: Commands | None = None) -> in
     return 0
 
 
-def banner_of(news: News, now_mono: float, *, paused: bool, asking_since: float | None = None) -> str:
-    """Return what is wrong with what is shown, as one line; "" when it is live. ``asking_since``: since when
-    an answer has been waited for."""
+def banner_of(
+    news: News, now_mono: float, *, paused: bool, heard_at: float, asking_since: float | None = None
+) -> str:
+    """Return what is wrong with what is shown, as one line; "" when it is live. ``heard_at``: when the master
+    said anything at last; ``asking_since``: since when an answer has been waited for."""
     parts = ["paused: p goes on"] if paused else []
+    silent_since = heard_at if asking_since is None else min(heard_at, asking_since)
     if news.lost_at is not None:
         word = "not reachable" if isinstance(news.error, Unreachable) else "no news"
-        parts.append(f"{word} since {now_mono - news.lost_at:.0f} s: {news.error}")
-    elif asking_since is not None and now_mono - asking_since >= SLOW_SECONDS:
-        parts.append(f"the master has not answered for {now_mono - asking_since:.0f} s")
+        since = min(news.lost_at, heard_at)  # of one that is frozen the watch ends long after its last word
+        parts.append(f"{word} since {now_mono - since:.0f} s: {news.error}")
+    elif now_mono - silent_since >= SLOW_SECONDS:
+        parts.append(f"no answer for {now_mono - silent_since:.0f} s")
     return " | ".join(parts)
 
 
@@ -109,10 +114,11 @@ def _show(client: "Client", view: SummaryView, commands: Commands) -> None:
     commands.heard = bell.ring
     feed = Feed(client, clock, view, bell.ring)
     reader = Reader(client.beside(), clock, bell.ring)
+    pulse = Pulse(client.beside(), clock, lambda: max(feed.news.heard_at, reader.answered_at))
     console = _console(terminal=True)
-    feed.start()
-    reader.start()
-    app = _App(console, clock, bell, feed, reader, commands, client)
+    for each in (feed, reader, pulse):
+        each.start()
+    app = _App(console, clock, bell, feed, reader, pulse, commands, client)
     try:
         with (
             ended_by_sigterm(),
@@ -158,6 +164,7 @@ class _App:
         bell: Bell,
         feed: Feed,
         reader: Reader,
+        pulse: Pulse,
         commands: Commands,
         client: "Client",
     ) -> None:
@@ -166,6 +173,7 @@ class _App:
         self._bell = bell
         self._feed = feed
         self._reader = reader
+        self._pulse = pulse
         self._commands = commands
         self._client = client
         self._walk = Walk()
@@ -206,6 +214,7 @@ class _App:
         """Want nothing more of anybody."""
         self._feed.close()
         self._reader.close()
+        self._pulse.close()
         if self._log is not None:
             self._log.close()
 
@@ -248,7 +257,13 @@ class _App:
             news.view,
             self._answer(asks(place)),
             (until if news.lost_at is None else news.lost_at) - news.heard_at,
-            banner_of(latest, now, paused=walk.is_paused, asking_since=self._reader.asking_since),
+            banner_of(
+                latest,
+                now,
+                paused=walk.is_paused,
+                heard_at=self._pulse.heard_at,
+                asking_since=self._reader.asking_since,
+            ),
             lines,
             ended,
             tuple(self._commands.outputs),

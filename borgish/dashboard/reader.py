@@ -41,6 +41,7 @@ class Reader:
         self._is_fixed = True
         self._is_closed = False
         self.asking_since: float | None = None  # by the monotonic clock, while an answer is waited for
+        self.answered_at = clock.now().mono  # when one came last
         self._wake = threading.Condition()
 
     def start(self) -> None:
@@ -94,6 +95,7 @@ class Reader:
                     due[i] = now + FAILED_AGAIN_SECONDS
                     self.asking_since = now
                     views[i] = self._client.get(each.path, _in_zone(each.params), each.answer)
+                    self.answered_at = self._clock.now().mono
                     due[i] = math.inf if fixed else now + each.every_seconds
         except BorgishError as error:
             # All of them again, at one time: those that were not asked yet would make half an answer before.

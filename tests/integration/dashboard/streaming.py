@@ -29,6 +29,8 @@ class StreamingMaster:
         self.answers: dict[str, bytes] = {}  # JSON
         self.url = ""
         self.away = False  # connections are closed without an answer
+        self.is_awake = threading.Event()  # nothing is answered before, and connections stay open
+        self.is_awake.set()
         self.told: queue.Queue[SummaryView | None] = queue.Queue()
         self.last_ids: list[str] = []
         self.asked: list[str] = []  # paths
@@ -58,6 +60,7 @@ def serving(master: StreamingMaster) -> Iterator[StreamingMaster]:
         yield master
     finally:
         master.leave()
+        master.is_awake.set()
         server.shutdown()
         thread.join()
         server.server_close()
@@ -67,6 +70,7 @@ def _handler(master: StreamingMaster) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             master.asked.append(self.path.partition("?")[0])
+            master.is_awake.wait()
             if master.away:
                 return
             if self.headers.get("Authorization") != "Bearer t":

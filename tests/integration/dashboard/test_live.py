@@ -129,6 +129,20 @@ def test_p_pauses_and_goes_on(master: StreamingMaster) -> None:
         seen.until(lambda: seen.shows("position 5000"))
 
 
+QUICKER = "from borgish.dashboard import pulse\npulse.QUIET_SECONDS, app.SLOW_SECONDS = 0.1, 0.6"
+
+
+def test_a_master_that_freezes_is_said_to_and_no_more_when_it_goes_on(master: StreamingMaster) -> None:
+    with terminal(master.url, before=QUICKER) as seen:
+        seen.until(lambda: master.asked.count("/v1/status") > 2)  # nothing changes, and it answers
+        assert "no answer" not in seen.output
+        master.is_awake.clear()
+        seen.until(lambda: seen.shows("no answer for 1 s"))
+        seen.until(lambda: seen.shows("no answer for 2 s") and seen.shows("position 4217"))
+        master.is_awake.set()
+        seen.until(lambda: not seen.shows("no answer") and seen.is_full(80, 24))
+
+
 LOG = "/v1/tasks/ann/web/3/logs"
 
 

@@ -144,16 +144,28 @@ def test_what_is_not_understood_is_said_and_asked_for_again(client: ScriptedClie
 )
 def test_the_banner(lost_at: float | None, error: BorgishError | None, paused: bool, banner: str) -> None:
     news = News(summaries.empty(), 90.0, lost_at, error)
-    assert banner_of(news, 112.2, paused=paused) == banner
+    assert banner_of(news, 112.2, paused=paused, heard_at=108.0) == banner
 
 
 @pytest.mark.parametrize(
-    ("asking_since", "banner"),
-    [(None, ""), (110.0, ""), (105.2, "the master has not answered for 7 s")],
+    ("heard_at", "asking_since", "banner"),
+    [
+        (112.0, None, ""),
+        (108.0, 110.0, ""),
+        (112.0, 105.2, "no answer for 7 s"),
+        (105.2, 111.0, "no answer for 7 s"),
+        (105.2, None, "no answer for 7 s"),
+    ],
 )
-def test_a_master_that_hangs_is_said_to(asking_since: float | None, banner: str) -> None:
+def test_a_master_that_hangs_is_said_to(heard_at: float, asking_since: float | None, banner: str) -> None:
     news = News(summaries.empty(), 90.0)
-    assert banner_of(news, 112.2, paused=False, asking_since=asking_since) == banner
+    assert banner_of(news, 112.2, paused=False, heard_at=heard_at, asking_since=asking_since) == banner
+
+
+def test_of_a_master_that_froze_the_count_goes_on_when_the_watch_ends() -> None:
+    lost = News(summaries.empty(), 60.0, 110.0, Unreachable("it did not answer in time"))
+    said = banner_of(lost, 112.2, paused=False, heard_at=80.0)
+    assert said == "not reachable since 32 s: it did not answer in time"
 
 
 def test_what_stands_still_is_what_was_shown_of_the_same_thing() -> None:
