@@ -58,6 +58,12 @@ def events(
         str,
         typer.Option("--job", metavar="JOB", help="Only events of this job.", autocompletion=complete.jobs),
     ] = "",
+    task: Annotated[
+        str,
+        typer.Option(
+            "--task", metavar="TASK", help="Only events of this task.", autocompletion=complete.tasks
+        ),
+    ] = "",
     limit: Annotated[
         int, typer.Option("--limit", "-n", min=1, max=_AT_ONCE_MAX, help="Only the latest N events.")
     ] = 50,
@@ -70,19 +76,22 @@ def events(
 
     With -f and -o json each event is one object on a line. As in: borgctl events -f --job web
     """
-    from borgish.cli.lookup import find_job, latest_events
+    from borgish.cli.lookup import find_job, find_task, latest_events
 
+    if job and task:
+        raise typer.BadParameter("cannot be combined with --job", param_hint="--task")
     if follow and (at or sort):
         raise typer.BadParameter(
             f"cannot be combined with {'--at' if at else '--sort'}", param_hint="--follow"
         )
     client = client_at(context, at, output, leader_only=True)
+    name = "{}/{}".format(*find_task(client, task)) if task else ""
     key = find_job(client, job) if job else ""
     if follow:
-        follow_events(client, key, limit, output, columns)
+        follow_events(client, key, name, limit, output, columns)
         return
     Listing(
-        items=lambda: latest_events(client, job=key, limit=limit),
+        items=lambda: latest_events(client, job=key, task=name, limit=limit),
         columns=EVENT_COLUMNS,
         form=output,
         name=_name,
@@ -96,19 +105,21 @@ def _name(event: EventView) -> str:
     return str(event.position)
 
 
-def follow_events(client: "Client", job: str, limit: int, form: Form, columns: str) -> None:
-    """Show the latest events and then each as it comes, until interrupted. A master away is waited for."""
+def follow_events(client: "Client", job: str, task: str, limit: int, form: Form, columns: str) -> None:
+    """Show the latest events, of a job or of a task where one is named, and then each as it comes, until
+    interrupted. A master away is waited for."""
     from borgish.cli.changes import TICK_SECONDS, Changes
     from borgish.cli.lookup import latest_events
     from borgish.errors import Unreachable
 
-    changes, write = Changes(client, "event", job), _writer(form, columns)
-    seen = _show_after(latest_events(client, job=job, limit=limit), 0, write)
+    changes = Changes(client, "event", job or task.rpartition("/")[0])
+    write = _writer(form, columns)
+    seen = _show_after(latest_events(client, job=job, task=task, limit=limit), 0, write)
     try:
         while True:
             changes.wait(TICK_SECONDS)
             try:
-                news = latest_events(client, job=job, after=seen, limit=_AT_ONCE_MAX)
+                news = latest_events(client, job=job, task=task, after=seen, limit=_AT_ONCE_MAX)
             except Unreachable:
                 continue
             seen = _show_after(news, seen, write)

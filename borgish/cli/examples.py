@@ -108,7 +108,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "budget delete": ("borgctl budget delete fronts",),
     "freeze": ("borgctl freeze --reason 'network trouble'",),
     "unfreeze": ("borgctl unfreeze",),
-    "events": ("borgctl events -f", "borgctl events --job web --limit 20 --columns at,what"),
+    "events": (
+        "borgctl events -f",
+        "borgctl events --task web/0",
+        "borgctl events --job web --limit 20 --columns at,what",
+    ),
     "history": ("borgctl history web --since 1d", "borgctl history --machine m1 --columns at,what"),
     "diff": ("borgctl diff 1h", "borgctl diff noon now", "borgctl diff -f shop/"),
     "checkpoint list": ("borgctl checkpoint list", "borgctl checkpoint list --sort size --limit 3"),

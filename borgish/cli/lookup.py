@@ -228,9 +228,11 @@ def every_task(client: "Client", *, job: str = "", machine: str = "", state: str
     return list(every(client, "/v1/tasks", {"job": job, "machine": machine, "state": state}, TaskPage))
 
 
-def latest_events(client: "Client", *, job: str = "", after: int = 0, limit: int) -> list[EventView]:
-    """Return the latest events, at most ``limit``, the latest last."""
-    params: Params = {"job": job, "after": after, "limit": limit}
+def latest_events(
+    client: "Client", *, job: str = "", task: str = "", after: int = 0, limit: int
+) -> list[EventView]:
+    """Return the latest events, at most ``limit``, the latest last: all, or those of a job or of a task."""
+    params: Params = {"job": job, "task": task, "after": after, "limit": limit}
     return list(client.get("/v1/events", params, EventList).items)
 
 

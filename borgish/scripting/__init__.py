@@ -105,10 +105,10 @@ class Client:
         """Return all machines, by name."""
         return self._do(calls.machines())
 
-    def events(self, job: str = "", *, after: int = 0, limit: int = 100) -> list[EventView]:
-        """Return the latest events, at most ``limit`` (1 to 1000), the latest last: of a job, and of those
-        above a position of the journal."""
-        return self._do(calls.events(job, after, limit))
+    def events(self, job: str = "", *, task: str = "", after: int = 0, limit: int = 100) -> list[EventView]:
+        """Return the latest events, at most ``limit`` (1 to 1000), the latest last: of a job or of a task,
+        and of those above a position of the journal."""
+        return self._do(calls.events(job, task, after, limit))
 
     def submit(self, text: str | bytes, *, user: str = "") -> Accepted:
         """Submit a job file, YAML or JSON, and return as soon as it is accepted. ``user`` is whose it is

@@ -98,9 +98,11 @@ class AsyncClient:
         """See ``Client.machines``."""
         return await self._do(calls.machines())
 
-    async def events(self, job: str = "", *, after: int = 0, limit: int = 100) -> list[EventView]:
+    async def events(
+        self, job: str = "", *, task: str = "", after: int = 0, limit: int = 100
+    ) -> list[EventView]:
         """See ``Client.events``."""
-        return await self._do(calls.events(job, after, limit))
+        return await self._do(calls.events(job, task, after, limit))
 
     async def submit(self, text: str | bytes, *, user: str = "") -> Accepted:
         """See ``Client.submit``."""

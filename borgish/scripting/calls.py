@@ -88,9 +88,9 @@ def machines() -> Course[list[MachineView]]:
     return _every("/v1/machines", {}, MachineList)
 
 
-def events(job: str, after: int, limit: int) -> Course[list[EventView]]:
+def events(job: str, task: str, after: int, limit: int) -> Course[list[EventView]]:
     """Return the latest events, the latest last."""
-    params: Params = {"job": job, "after": after, "limit": limit}
+    params: Params = {"job": job, "task": task, "after": after, "limit": limit}
     found: EventList = yield Call("GET", "/v1/events", EventList, params)
     return list(found.items)
 

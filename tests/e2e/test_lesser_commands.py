@@ -108,3 +108,13 @@ def test_a_quota_is_shown(tidied: RealCell) -> None:
     tidied.ok("quota", "set", "kim", "--band", "production", "--cpu", "2", "--ram", "1GiB")
     assert "1GiB" in tidied.ok("quota", "show", "kim", "--band", "production")
     tidied.ok("quota", "remove", "--yes", "kim", "--band", "production")
+
+
+def test_events_of_one_task(tidied: RealCell) -> None:
+    submitted(tidied, SLEEPER + "tasks: 2\n")
+    tidied.ok("task", "kill", "sleeper/1")
+    kinds = [each["kind"] for each in tidied.items("events", "--task", "sleeper/0")]
+    assert "killed" not in kinds
+    assert kinds[-1] == "placed"
+    assert tidied.items("events", "--task", "sleeper/1")[-1]["kind"] == "killed"
+    assert tidied.borgctl("events", "--task", "sleeper/0", "--job", "sleeper").code == 2
