@@ -1,6 +1,6 @@
 """How much each machine used in the last minutes, by the summaries that came. Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 
 import msgspec
 
@@ -8,6 +8,8 @@ from borgish.wire.api import MachineView, UsageView
 
 SAMPLE_SECONDS = 5.0
 SAMPLES_MAX = 60
+MACHINES_MAX = 64
+"""Of more machines no screen has room for so much of each, and ten thousand would take 40 MB."""
 
 
 class Trails(msgspec.Struct, frozen=True):
@@ -16,10 +18,13 @@ class Trails(msgspec.Struct, frozen=True):
     used: Mapping[str, tuple[UsageView, ...]] = {}
     at: float | None = None
 
-    def then(self, machines: Iterable[MachineView], now_mono: float) -> "Trails":
-        """Return what is known with what these machines use now, where the last of it is old enough."""
+    def then(self, machines: Collection[MachineView], now_mono: float) -> "Trails":
+        """Return what is known with what these machines use now, where the last of it is old enough; of very
+        many nothing."""
         if self.at is not None and now_mono - self.at < SAMPLE_SECONDS:
             return self
+        if len(machines) > MACHINES_MAX:
+            return Trails(at=now_mono)
         used = {
             each.name: (*self.used.get(each.name, ()), each.usage)[-SAMPLES_MAX:]
             for each in machines
