@@ -109,6 +109,10 @@ class Shell:
         self._started.append(started)
         return started
 
+    def last_log(self) -> Path:
+        """Return the file with what is shown in the terminal that was opened last."""
+        return self.home / f"terminal-{len(self._started) - 1}.log"
+
     def logs(self) -> str:
         """Return what is written in the terminals of what was started."""
         return "\n".join(f"--- {log.name}\n{log.read_text()}" for log in self.home.glob("terminal-*.log"))
@@ -183,6 +187,17 @@ class Guide:
     def start(self, beginning: str) -> "subprocess.Popen[bytes]":
         """Type the next command in another terminal, where it goes on."""
         return self.shell.start(self.leave(beginning))
+
+    def watch(self, beginning: str, words: str) -> None:
+        """Type the next command, which goes on, in another terminal, until it shows these words there."""
+        self.start(beginning)
+        shown = self.shell.last_log()
+        deadline = Deadline(PATIENCE_SECONDS)
+        for _ in pauses():
+            if words in shown.read_text() or not deadline.left:
+                break
+        assert words in shown.read_text(), f"{beginning} does not come to show '{words}'"
+        self.shell.close()
 
     def rest(self) -> None:
         """Type what is left."""

@@ -130,7 +130,8 @@ def test_failover_drill(tmp_path: Path) -> None:
         )
         guide.comes("borgctl status", "stands by at position")
         before = guide.next().out
-        guide.next(3)
+        # Whether something warns depends on the host.
+        assert ", 0 fail" in guide.shell.run(guide.leave("borgctl doctor"), code=None).out
         guide.next()
         os.kill(made.pid("borgmaster"), signal.SIGKILL)
         assert "epoch" in before
