@@ -7,13 +7,15 @@ Where a key leads is decided in ``place``, what to show there in ``screen``; rea
 import os
 import shutil
 import sys
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from rich.cells import cell_len
-from rich.console import Console, ConsoleDimensions, Group
+from rich.console import Console, ConsoleDimensions, ConsoleOptions
 from rich.live import Live
-from rich.text import Text
+from rich.segment import Segment
+from rich.style import Style
 
 from borgish.clock import Clock, SystemClock
 from borgish.dashboard.asks import Answer, Ask, asks, is_fixed, log_place
@@ -103,7 +105,7 @@ def _print_one(view: SummaryView) -> None:
     ascii_only = console.options.ascii_only
     if on_screen:
         console.width = width
-        console.print(picture(shown, ascii_only=ascii_only))
+        console.print(Picture(shown, ascii_only=ascii_only))
     else:
         sys.stdout.write(plain(shown, ascii_only=ascii_only))
     sys.stdout.flush()
@@ -227,7 +229,7 @@ class _App:
         self._walk = drawn.walk
         if drawn.frame != self._drawn:
             self._console.size = ConsoleDimensions(columns, lines)
-            live.update(picture(drawn.frame, ascii_only=self._console.options.ascii_only), refresh=True)
+            live.update(Picture(drawn.frame, ascii_only=self._console.options.ascii_only), refresh=True)
             self._drawn = drawn.frame
         return drawn.screen
 
@@ -304,13 +306,25 @@ STYLES = {
     Role.FOUND: "bold reverse yellow",
 }
 """Colours of the terminal's own palette, so that they fit light and dark backgrounds."""
+_STYLES = {role: Style.parse(style) for role, style in STYLES.items()}
+_CHOSEN = Style.parse("reverse")
+_END = Segment.line()
 
 _ASCII = str.maketrans("█▓▒░━─│·…▁▂▃▄▅▆▇●▏←→", "MPBF#=|.~1234567o_<>")
 
 
-def picture(frame: Frame, *, ascii_only: bool = False) -> Group:
-    """Return the frame for a rich console of its size."""
-    return Group(*(_text(row, ascii_only=ascii_only) for row in frame.lines))
+class Picture:
+    """A frame for a rich console of its size. Its pieces are as wide as they should be and safe to show, so
+    they go to the console as they are: to wrap and cut them as texts takes four times as long."""
+
+    def __init__(self, frame: Frame, *, ascii_only: bool = False) -> None:
+        self._frame = frame
+        self._ascii_only = ascii_only
+
+    def __rich_console__(self, _console: Console, _options: ConsoleOptions) -> Iterator[Segment]:
+        for row in self._frame.lines:
+            yield from _segments(row, ascii_only=self._ascii_only)
+            yield _END
 
 
 def plain(frame: Frame, *, ascii_only: bool = False) -> str:
@@ -319,12 +333,16 @@ def plain(frame: Frame, *, ascii_only: bool = False) -> str:
     return "".join(f"{_ascii(row) if ascii_only else row}".rstrip() + "\n" for row in rows)
 
 
-def _text(row: Line, *, ascii_only: bool) -> Text:
-    text = Text(no_wrap=True, overflow="crop")
-    for piece in row:
-        style = "reverse" if piece.chosen else STYLES[piece.role]  # one bar, not one of many colours
-        text.append(_ascii(piece.text) if ascii_only else piece.text, style)
-    return text
+@lru_cache(1024)  # most lines are as they were in the frame before
+def _segments(row: Line, *, ascii_only: bool) -> tuple[Segment, ...]:
+    pieces = (
+        Segment(
+            _ascii(piece.text) if ascii_only else piece.text,
+            _CHOSEN if piece.chosen else _STYLES[piece.role],  # one bar, not one of many colours
+        )
+        for piece in row
+    )
+    return tuple(Segment.simplify(pieces))
 
 
 @lru_cache(4096)

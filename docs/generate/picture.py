@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.terminal_theme import TerminalTheme
 
-from borgish.dashboard.app import picture
+from borgish.dashboard.app import Picture
 from borgish.dashboard.place import View
 from borgish.dashboard.screen import draw
 from tests.unit.dashboard import answers
@@ -51,7 +51,7 @@ def svg() -> str:
         force_terminal=True,
         color_system="truecolor",
     )
-    console.print(picture(shown), end="")
+    console.print(Picture(shown), end="")
     return console.export_svg(title="borgctl dashboard", theme=THEME, code_format=FORM, unique_id="dashboard")
 
 

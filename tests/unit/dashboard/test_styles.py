@@ -7,7 +7,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from borgish.dashboard.app import picture, plain
+from borgish.dashboard.app import Picture, plain
 from borgish.dashboard.frame import Shown, frame
 from tests.unit.dashboard import summaries
 
@@ -25,7 +25,7 @@ def drawn(width: int, height: int, *, ascii_only: bool = False, no_color: bool =
         height=height,  # with both, it asks neither the terminal nor TERM
         no_color=no_color,
     )
-    console.print(picture(frame(Shown(summaries.hostile()), width, height), ascii_only=ascii_only), end="")
+    console.print(Picture(frame(Shown(summaries.hostile()), width, height), ascii_only=ascii_only), end="")
     return out.getvalue()
 
 
