@@ -36,7 +36,7 @@ from tests.bench.figure import Figure, at_least
 from tests.bench.sizes import Sizes
 
 SMALL_JOB_TASKS = 20
-SECONDS_MAX = 300.0
+SECONDS_MAX = 900.0
 
 
 def figures(sizes: Sizes) -> Iterator[Figure]:
