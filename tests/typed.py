@@ -140,13 +140,12 @@ class Guide:
         name: str,
         home: Path,
         user: str = "ann",
-        heading: str = "",
         instead: Mapping[str, str] | None = None,
     ) -> None:
         """``instead``: what stands in the place of hosts, ports and folders that a page only assumes."""
         self.name, self.shell = name, Shell(home, user)
         self._instead = dict(instead or {})
-        self._left = typed(page(name, heading))
+        self._left = typed(page(name))
         assert self._left, f"docs/{name}.md shows no command"
 
     def __enter__(self) -> Self:
