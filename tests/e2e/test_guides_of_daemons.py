@@ -131,7 +131,7 @@ def test_failover_drill(tmp_path: Path) -> None:
         guide.comes("borgctl status", "stands by at position")
         before = guide.next().out
         # Whether something warns depends on the host.
-        assert ", 0 fail" in guide.shell.run(guide.leave("borgctl doctor"), code=None).out
+        assert ", 0 fail" in guide.shell.run(guide.leave("borgctl doctor"), code=None).err
         guide.next()
         os.kill(made.pid("borgmaster"), signal.SIGKILL)
         assert "epoch" in before

@@ -4,26 +4,26 @@ from tests.cells import RealCell
 from tests.e2e.watched import submitted, tasks_of
 from tests.forked import BORGCTL, call
 
-SLEEPER = "name: sleeper\nrun: [sleep, '100000']\nresources: {cpu: 10m, ram: 8MiB}\n"
-APP = "kind: app\nname: one\n---\n" + SLEEPER
+SLEEPS = "run: [sleep, '100000']\nresources: {cpu: 10m, ram: 8MiB}\n"
+APP = f"kind: app\nname: one\n---\nname: of-one\n{SLEEPS}"
 CRON = "kind: cron\nname: yearly\nschedule: '0 0 1 1 *'\nrun: ['true']\n"
 
 
 def test_taints(tidied: RealCell) -> None:
     tidied.ok("machine", "taint", "m1", "repair", "--effect", "refuse")
-    submitted(tidied, SLEEPER)
-    assert {each.machine for each in tasks_of(tidied, "ann/sleeper").values()} == {"m2"}
+    submitted(tidied, "name: tainted\n" + SLEEPS)
+    assert {each.machine for each in tasks_of(tidied, "ann/tainted").values()} == {"m2"}
     assert "repair" in tidied.ok("machine", "show", "m1")
     tidied.ok("machine", "untaint", "m1", "repair")
     assert "repair" not in tidied.ok("machine", "show", "m1")
 
 
 def test_an_earlier_version_comes_back(tidied: RealCell) -> None:
-    submitted(tidied, SLEEPER)
-    submitted(tidied, SLEEPER + "env: {LEVEL: high}\n")
-    assert "is version 1 again" in tidied.ok("job", "undo", "sleeper")
-    tidied.ok("job", "wait", "sleeper")
-    assert "LEVEL" not in tidied.ok("job", "show", "sleeper", "-o", "file")
+    submitted(tidied, "name: undone\n" + SLEEPS)
+    submitted(tidied, "name: undone\n" + SLEEPS + "env: {LEVEL: high}\n")
+    assert "is version 1 again" in tidied.ok("job", "undo", "undone")
+    tidied.ok("job", "wait", "undone")
+    assert "LEVEL" not in tidied.ok("job", "show", "undone", "-o", "file")
 
 
 def test_a_first_job_file(tidied: RealCell) -> None:
@@ -87,21 +87,21 @@ def test_there_is_nothing_to_attach_to(tidied: RealCell) -> None:
 
 
 def test_a_job_is_edited(tidied: RealCell) -> None:
-    submitted(tidied, SLEEPER + "priority: batch\n")
-    words = ["--dir", tidied.folder, "job", "edit", "sleeper", "--yes"]
+    submitted(tidied, "name: edited\n" + SLEEPS + "priority: batch\n")
+    words = ["--dir", tidied.folder, "job", "edit", "edited", "--yes"]
     said = call(BORGCTL, words, environment={"EDITOR": "sed -i s/batch/production/"})
     assert said.code == 0, said
-    assert "production" in tidied.ok("job", "show", "sleeper")
+    assert "production" in tidied.ok("job", "show", "edited")
 
 
 def test_an_update_is_paused_and_goes_on(tidied: RealCell) -> None:
-    job = SLEEPER + "tasks: 3\nupdate: {settle: 1h}\n"
+    job = "name: halted\n" + SLEEPS + "tasks: 3\nupdate: {settle: 1h}\n"
     submitted(tidied, job)
     tidied.ok("job", "submit", "--detach", "-", "--user", "ann", stdin=job + "env: {LEVEL: high}\n")
-    tidied.ok("job", "update", "pause", "sleeper")
-    assert "paused" in tidied.ok("job", "update", "status", "sleeper")
-    tidied.ok("job", "update", "resume", "sleeper")
-    assert "paused" not in tidied.ok("job", "update", "status", "sleeper")
+    tidied.ok("job", "update", "pause", "halted")
+    assert "paused" in tidied.ok("job", "update", "status", "halted")
+    tidied.ok("job", "update", "resume", "halted")
+    assert "paused" not in tidied.ok("job", "update", "status", "halted")
 
 
 def test_a_quota_is_shown(tidied: RealCell) -> None:
@@ -111,10 +111,10 @@ def test_a_quota_is_shown(tidied: RealCell) -> None:
 
 
 def test_events_of_one_task(tidied: RealCell) -> None:
-    submitted(tidied, SLEEPER + "tasks: 2\n")
-    tidied.ok("task", "kill", "sleeper/1")
-    kinds = [each["kind"] for each in tidied.items("events", "--task", "sleeper/0")]
+    submitted(tidied, "name: told\n" + SLEEPS + "tasks: 2\n")
+    tidied.ok("task", "kill", "told/1")
+    kinds = [each["kind"] for each in tidied.items("events", "--task", "told/0")]
     assert "killed" not in kinds
     assert kinds[-1] == "placed"
-    assert tidied.items("events", "--task", "sleeper/1")[-1]["kind"] == "killed"
-    assert tidied.borgctl("events", "--task", "sleeper/0", "--job", "sleeper").code == 2
+    assert tidied.items("events", "--task", "told/1")[-1]["kind"] == "killed"
+    assert tidied.borgctl("events", "--task", "told/0", "--job", "told").code == 2
