@@ -8,6 +8,7 @@ ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 _BLOCK = re.compile(r"^( *)```(\S*)([^\n]*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 _TITLE = re.compile(r'title="([^"]+)"')
+_EXIT_CODE = re.compile(r"# exit code (\d+)$")
 _PROMPT = re.compile(r"[\w-]*\$ ")
 
 
@@ -24,6 +25,12 @@ class Example(NamedTuple):
 
     command: str
     said: list[str]
+
+    @property
+    def exit_code(self) -> int:
+        """What stands behind it as a comment, where it is not 0."""
+        found = _EXIT_CODE.search(self.command)
+        return int(found[1]) if found else 0
 
 
 def page(name: str, heading: str = "") -> str:

@@ -16,10 +16,10 @@ from typing import Self
 from borgish.cli.changes import Deadline
 from tests.cells import ROOT, pauses
 from tests.documents import Example, page, typed
+from tests.e2e.watched import PATIENCE_SECONDS
 from tests.forked import BORGCTL, FAUXMASTER, Ended, call, plain_environment
 
 SECONDS_MAX = 120.0
-PATIENCE_SECONDS = 60.0
 _MONTHS = "Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec"
 _VOLATILE = (
     (r"[0-9a-f]{64}", "SUM"),
@@ -36,7 +36,6 @@ _VOLATILE = (
 _SHELLS_OWN = re.compile(r"[$`*~|&;<>(){}\\]|^[A-Z_]+=")
 _FORKED = {"borgctl": BORGCTL, "fauxmaster": FAUXMASTER}
 """Programs that are forked, where a line is nothing but their arguments: to load them takes longest."""
-_EXIT_CODE = re.compile(r"# exit code (\d+)$")
 
 
 def normal(line: str) -> str:
@@ -58,6 +57,15 @@ def differs(example: Example, said: Ended, *, more: bool = False, also: Callable
     if shown and not more and "..." not in shown and there != shown:
         return f"says more than is shown: {sorted(there - shown)}"
     return ""
+
+
+def until_said(words: str, look: Callable[[], str]) -> None:
+    """Wait until what one looks at has these words in it; fail with what was there at last."""
+    deadline = Deadline(PATIENCE_SECONDS)
+    for _ in pauses():
+        if words in (said := look()) or not deadline.left:
+            break
+    assert words in said
 
 
 class Shell:
@@ -158,7 +166,7 @@ class Guide:
 
     def next(
         self,
-        code: int | None = None,
+        code: int = 0,
         stdin: str = "",
         *,
         more: bool = False,
@@ -166,8 +174,7 @@ class Guide:
     ) -> Ended:
         """Type the next command; it says what is shown, and ends with 0 or with the code that is given."""
         example = self._left.pop(0)
-        wanted = int(found[1]) if (found := _EXIT_CODE.search(example.command)) else code or 0
-        said = self.shell.run(self._as_typed(example.command), stdin, wanted)
+        said = self.shell.run(self._as_typed(example.command), stdin, example.exit_code or code)
         told = example._replace(said=[self._as_typed(each) for each in example.said])
         assert not (why := differs(told, said, more=more, also=also)), f"{self.name}: {example.command} {why}"
         return said
@@ -190,12 +197,7 @@ class Guide:
     def watch(self, beginning: str, words: str) -> None:
         """Type the next command, which goes on, in another terminal, until it shows these words there."""
         self.start(beginning)
-        shown = self.shell.last_log()
-        deadline = Deadline(PATIENCE_SECONDS)
-        for _ in pauses():
-            if words in shown.read_text() or not deadline.left:
-                break
-        assert words in shown.read_text(), f"{beginning} does not come to show '{words}'"
+        until_said(words, self.shell.last_log().read_text)
         self.shell.close()
 
     def rest(self) -> None:
@@ -209,12 +211,7 @@ class Guide:
 
     def comes(self, line: str, words: str) -> None:
         """Wait until a command that looks says these words."""
-        deadline = Deadline(PATIENCE_SECONDS)
-        for _ in pauses():
-            said = self.shell.run(line, code=None)
-            if words in said.out or not deadline.left:
-                break
-        assert words in said.out, f"{line} does not come to say '{words}': {said}"
+        until_said(words, lambda: self.shell.run(line, code=None).out)
 
     @property
     def coming(self) -> str:

@@ -315,7 +315,7 @@ _ASCII = str.maketrans("█▓▒░━─│·…▁▂▃▄▅▆▇●▏←
 
 class Picture:
     """A frame for a rich console of its size. Its pieces are as wide as they should be and safe to show, so
-    they go to the console as they are: to wrap and cut them as texts takes four times as long."""
+    they go to the console as they are: to wrap and cut them as texts takes as long as all else of a frame."""
 
     def __init__(self, frame: Frame, *, ascii_only: bool = False) -> None:
         self._frame = frame

@@ -9,7 +9,7 @@ from borgish.wire.api import MachineView, UsageView
 SAMPLE_SECONDS = 5.0
 SAMPLES_MAX = 60
 MACHINES_MAX = 64
-"""Of more machines no screen has room for so much of each, and ten thousand would take 40 MB."""
+"""Of more machines no screen has room for so much of each, and that of ten thousand takes 73 MB."""
 
 
 class Trails(msgspec.Struct, frozen=True):

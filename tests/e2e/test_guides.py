@@ -1,7 +1,7 @@
 """The guides, typed as they stand on a local cell of three machines: each says what the commands say.
 
 Between two commands happens what a page tells in its text. Those with daemons of their own are in
-test_guides_of_daemons.py; ``READ_ALONG`` there says which test types which page.
+test_guides_of_daemons.py; tests/tidy/test_documentation.py sees that each page has a test.
 """
 
 import re
@@ -39,9 +39,9 @@ def by_whom(line: str) -> str:
     return re.sub(r"\b(ann|bob|root)\b", "WHO", line)
 
 
-def yaml_of(name: str, number: int = 0) -> str:
-    """Return a job file that a page shows."""
-    return "\n".join([each for each in blocks(page(name)) if each.language == "yaml"][number].lines) + "\n"
+def first_block(name: str, language: str) -> str:
+    """Return the first block of a page in this language."""
+    return "\n".join(next(each.lines for each in blocks(page(name)) if each.language == language)) + "\n"
 
 
 def test_access(cell: RealCell, tmp_path: Path) -> None:
@@ -64,12 +64,8 @@ def test_batch(cell: RealCell, tmp_path: Path) -> None:
         # The four tasks with wrong inputs find them when one has finished and the others still run.
         array = (guide.shell.home / "configs/jobs/array.yaml").read_text()
         assert '"4"' in array
-        array = array.replace('"4"', '"1 4 6 7"').replace(
-            "    for index in", "    sleep 1.5\n    for index in"
-        )
-        guide.file(
-            "array.yaml", array.replace("    sleep 1.5\n", WAITS).replace("    sleep 1\n", "    sleep 100\n")
-        )
+        array = array.replace('"4"', '"1 4 6 7"').replace("    sleep 1\n", "    sleep 100\n")
+        guide.file("array.yaml", array.replace("    for index in", f"{WAITS}    for index in"))
         guide.shell.run("borgctl job submit --detach array.yaml")
         guide.next(1, more=True, also=machines_alike)
         guide.rest()
@@ -93,8 +89,7 @@ def test_borgctl(cell: RealCell, tmp_path: Path) -> None:
         guide.upto("source")
         source = guide.leave("source <(borgctl completion bash)")
         assert "borgctl" in guide.shell.run(f"{source}; complete -p borgctl").out
-        (script,) = ["\n".join(each.lines) for each in blocks(page(guide.name)) if each.language == "python"]
-        guide.file("script.py", script)
+        guide.file("script.py", first_block(guide.name, "python"))
         assert "ann/web/2 m" in guide.shell.run("python script.py").out
 
 
@@ -122,10 +117,8 @@ def test_crons(cell: RealCell, tmp_path: Path) -> None:
 
 def test_documents(tmp_path: Path) -> None:
     with Guide("how-to/documents", tmp_path) as guide:
-        guide.file("shop.yaml", yaml_of("how-to/documents"))
-        (jsonnet,) = [
-            "\n".join(each.lines) + "\n" for each in blocks(page(guide.name)) if each.language == "jsonnet"
-        ]
+        guide.file("shop.yaml", first_block(guide.name, "yaml"))
+        jsonnet = first_block(guide.name, "jsonnet")
         guide.file("nightly.jsonnet", jsonnet)
         guide.file("endless.jsonnet", "local f(n) = if n == 0 then 1 else f(n - 1) + f(n - 1);\nf(60)\n")
         guide.next()

@@ -1,5 +1,7 @@
 """Commands that no story of the other tests needs, each on a real cell: each does what it says."""
 
+import json
+
 from tests.cells import RealCell
 from tests.e2e.watched import submitted, tasks_of
 from tests.forked import BORGCTL, call
@@ -118,3 +120,14 @@ def test_events_of_one_task(tidied: RealCell) -> None:
     assert kinds[-1] == "placed"
     assert tidied.items("events", "--task", "told/1")[-1]["kind"] == "killed"
     assert tidied.borgctl("events", "--task", "told/0", "--job", "told").code == 2
+
+
+def test_a_frozen_cell_goes_on(tidied: RealCell) -> None:
+    tidied.ok("freeze", "--reason", "holidays")
+    assert "holidays" in tidied.ok("status")
+    tidied.ok("unfreeze")
+    assert "holidays" not in tidied.ok("status")
+
+
+def test_the_schema_names_the_bands_of_the_cell(tidied: RealCell) -> None:
+    assert "production" in json.dumps(json.loads(tidied.ok("schema")))

@@ -18,6 +18,7 @@ from tests.forked import plain_environment
 
 pytestmark = pytest.mark.networks
 
+PAGE = "how-to/three-machines"
 HOSTS = {"master": "10.77.0.1", "m1": "10.77.0.2", "m2": "10.77.0.3", "m3": "10.77.0.4"}
 SECONDS_MAX = 60.0
 WEB = (
@@ -28,7 +29,7 @@ WEB = (
 
 def commands() -> list[tuple[str, str, bool]]:
     """Return host, command, and whether it is refused, of each line of the documentation."""
-    found = re.findall(r"^(\w+)\$ (.+?)(\s+# refused)?$", page("how-to/three-machines"), re.MULTILINE)
+    found = re.findall(r"^(\w+)\$ (.+?)(\s+# refused)?$", page(PAGE), re.MULTILINE)
     return [(host, command, bool(refused)) for host, command, refused in found]
 
 

@@ -26,6 +26,7 @@ from docs.generate.linked import linked_pages
 from docs.generate.man import man_pages
 from docs.generate.reference import reference
 from tests.documents import DOCS, typed
+from tests.e2e import test_several_machines, test_tutorial
 from tests.tidy.texts import ROOT, name
 
 README_LINES_MAX = 150
@@ -193,6 +194,19 @@ def test_what_there_is_not_is_found(words: str) -> None:
     assert unknown(tuple(words.split()))
 
 
+def test_each_page_with_commands_is_typed_by_a_test() -> None:
+    """By a test that follows it with a ``Guide``, or by one that reads the page itself."""
+    tests = "".join(path.read_text() for path in (ROOT / "tests" / "e2e").glob("test_guides*.py"))
+    followed = {
+        *re.findall(r'Guide\(\s*"([^"]+)"', tests),
+        *(f"tutorial/{name}" for name in test_tutorial.PAGES),
+        test_several_machines.PAGE,
+    }
+    paths = (ROOT / "README.md", *DOCS.rglob("*.md"))
+    shown = {os.path.relpath(path.with_suffix(""), DOCS) for path in paths if typed(path.read_text())}
+    assert followed == shown
+
+
 def test_each_command_of_borgctl_is_run_on_a_real_cell() -> None:
     """By a test in tests/e2e or tests/integration: in its own words, or typed from a page."""
     run = {example.command.split("#")[0] for text in pages().values() for example in typed(text)}
@@ -205,7 +219,8 @@ def test_each_command_of_borgctl_is_run_on_a_real_cell() -> None:
     said = "\n".join(run)
     commands = [each.name.removeprefix("borgctl ") for each in programs()[0].walk() if not each.inside]
     assert len(commands) > 90
-    assert [each for each in commands if not re.search(rf"\b{each}\b", said)] == []
+    begins = r"(?:^(?:--\S+ )*|\bborgctl )"
+    assert [each for each in commands if not re.search(rf"{begins}{each}\b", said, re.MULTILINE)] == []
 
 
 def test_what_is_typed_at_the_prompt_of_fauxmaster_can_be_read() -> None:
