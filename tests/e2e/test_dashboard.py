@@ -20,10 +20,12 @@ ENTER, ESCAPE, LEFT = "\r", "\x1b", "\x1b[D"
 
 @pytest.fixture(scope="module")
 def speaking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCell]:
-    """A cell with nothing but a job of two tasks."""
-    with watched_cell(tmp_path_factory.mktemp("speaking") / "cell", machines=2) as made:
-        submitted(made, SPEAKER)
-        yield made
+    """A cell with nothing but a job of two tasks, and without an engine: one with a fault stands first."""
+    with pytest.MonkeyPatch.context() as changed:
+        changed.setenv("DOCKER_HOST", "unix:///no/engine")
+        with watched_cell(tmp_path_factory.mktemp("speaking") / "cell", machines=2) as made:
+            submitted(made, SPEAKER)
+            yield made
 
 
 @contextlib.contextmanager

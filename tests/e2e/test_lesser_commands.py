@@ -48,19 +48,19 @@ def test_what_an_application_would_change(tidied: RealCell) -> None:
 def test_a_cron_goes_on(tidied: RealCell) -> None:
     tidied.ok("job", "submit", "-", "--user", "ann", stdin=CRON)
     tidied.ok("cron", "pause", "yearly")
-    assert [each["name"] for each in tidied.items("cron", "list", "--state", "paused")] == ["ann/yearly"]
+    assert "ann/yearly" in {each["name"] for each in tidied.items("cron", "list", "--state", "paused")}
     tidied.ok("cron", "resume", "yearly")
-    assert tidied.items("cron", "list", "--state", "paused") == []
+    assert "ann/yearly" not in {each["name"] for each in tidied.items("cron", "list", "--state", "paused")}
     tidied.ok("cron", "remove", "--yes", "yearly")
 
 
 def test_who_is_there(tidied: RealCell) -> None:
     tidied.ok("user", "add", "kim")
     tidied.ok("group", "add", "night", "--member", "kim")
-    assert [each["name"] for each in tidied.items("group", "list")] == ["night"]
+    assert "night" in {each["name"] for each in tidied.items("group", "list")}
     tidied.ok("group", "remove", "--yes", "night")
     tidied.ok("user", "remove", "--yes", "kim")
-    assert tidied.items("group", "list") == []
+    assert "night" not in {each["name"] for each in tidied.items("group", "list")}
     assert "kim" not in tidied.ok("user", "list")
     tidied.ok("cell", "list")
 
@@ -76,10 +76,10 @@ def test_a_secret_is_there_and_goes(tidied: RealCell) -> None:
 
 def test_a_budget_is_there_and_goes(tidied: RealCell) -> None:
     tidied.ok("budget", "set", "shop", "--where", "app == shop", "--max-unavailable", "1")
-    assert [each["name"] for each in tidied.items("budget", "list")] == ["shop"]
+    assert "shop" in {each["name"] for each in tidied.items("budget", "list")}
     assert "app == shop" in tidied.ok("budget", "show", "shop")
     tidied.ok("budget", "delete", "--yes", "shop")
-    assert tidied.items("budget", "list") == []
+    assert "shop" not in {each["name"] for each in tidied.items("budget", "list")}
 
 
 def test_there_is_nothing_to_attach_to(tidied: RealCell) -> None:

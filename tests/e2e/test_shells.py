@@ -166,10 +166,10 @@ def test_nobody_may_where_the_job_does_not_allow_it(tidied: RealCell, tmp_path: 
     ):
         said = tidied.borgctl(*asked)
         assert (said.code, "allow_exec: true" in said.err) == (4, True), said
-    pid = tidied.items("task", "list")[0]["pid"]
+    pid = tidied.items("task", "show", "closed/0")["pid"]
     tidied.ok("job", "submit", "-", "--user", "ann", "--settle", 0, stdin=f"{CLOSED}allow_exec: true\n")
     assert tidied.borgctl("task", "exec", "closed/0", "--", "sh", "-c", "exit 5").code == 5
-    assert tidied.items("task", "list")[0]["pid"] == pid, "it runs on"
+    assert tidied.items("task", "show", "closed/0")["pid"] == pid, "it runs on"
 
 
 def test_trees_are_copied_both_ways_and_recorded(shell: RealCell, tmp_path: Path) -> None:
