@@ -5,7 +5,7 @@ from tests.cells import RealCell
 from tests.e2e.watched import tasks_of
 
 WEB = """
-name: web
+name: {name}
 user: ann
 tasks: 3
 run: [python3, -m, {module}, --bind, 127.0.0.1, "{{{{port.http}}}}"]
@@ -17,35 +17,45 @@ update: {{settle: 1s, canaries: {canaries}, on_failure: {on_failure}}}
 """
 
 
-def web(release: int, module: str = "http.server", canaries: int = 0, on_failure: str = "pause") -> str:
-    return WEB.format(release=release, module=module, canaries=canaries, on_failure=on_failure)
+def web(
+    release: int,
+    module: str = "http.server",
+    canaries: int = 0,
+    on_failure: str = "pause",
+    name: str = "web",
+) -> str:
+    return WEB.format(name=name, release=release, module=module, canaries=canaries, on_failure=on_failure)
 
 
-def versions(cell: RealCell) -> list[int]:
-    return [task.version for task in tasks_of(cell, "ann/web").values()]
+def page(release: int, module: str = "http.server") -> str:
+    return web(release, module, name="page")
+
+
+def versions(cell: RealCell, job: str = "ann/web") -> list[int]:
+    return [task.version for task in tasks_of(cell, job).values()]
 
 
 def test_versions_roll_are_held_and_are_taken_back(tidied: RealCell) -> None:
     cell = tidied
-    cell.ok("job", "submit", "-", stdin=web(1))
-    planned = cell.ok("plan", "-", stdin=web(2))
-    assert "ann/web would be updated to version 2: 3 tasks to restart" in planned
+    cell.ok("job", "submit", "-", stdin=page(1))
+    planned = cell.ok("plan", "-", stdin=page(2))
+    assert "ann/page would be updated to version 2: 3 tasks to restart" in planned
     assert "0-2    restart where they are" in planned
-    rolled = cell.ok("job", "submit", "-", stdin=web(2))
-    assert "ann/web: version 2: complete; 3 of 3 tasks up after" in rolled
-    assert versions(cell) == [2, 2, 2]
+    rolled = cell.ok("job", "submit", "-", stdin=page(2))
+    assert "ann/page: version 2: complete; 3 of 3 tasks up after" in rolled
+    assert versions(cell, "ann/page") == [2, 2, 2]
 
-    held = cell.borgctl("job", "submit", "-", stdin=web(3, "http.sever"))
+    held = cell.borgctl("job", "submit", "-", stdin=page(3, "http.sever"))
     assert held.code == 1, held
-    assert "ann/web: version 3: 1 of 3 tasks changed; paused: task 0 " in held.err
+    assert "ann/page: version 3: 1 of 3 tasks changed; paused: task 0 " in held.err
     assert "No module named http.sever" in held.err
-    assert "`borgctl job update undo ann/web` goes back to version 2" in held.err
-    assert sorted(versions(cell)) == [2, 2, 3]  # the others were left alone
-    assert cell.borgctl("job", "wait", "web").code == 1
-    assert "paused: task 0 " in cell.ok("job", "update", "status", "web")
-    cell.ok("job", "update", "undo", "web")
-    assert "version 4: complete; 3 of 3 tasks up" in cell.ok("job", "wait", "web")
-    assert versions(cell).count(4) == 3
+    assert "`borgctl job update undo ann/page` goes back to version 2" in held.err
+    assert sorted(versions(cell, "ann/page")) == [2, 2, 3]  # the others were left alone
+    assert cell.borgctl("job", "wait", "page").code == 1
+    assert "paused: task 0 " in cell.ok("job", "update", "status", "page")
+    cell.ok("job", "update", "undo", "page")
+    assert "version 4: complete; 3 of 3 tasks up" in cell.ok("job", "wait", "page")
+    assert versions(cell, "ann/page").count(4) == 3
 
 
 def test_a_canary_waits_and_what_fails_is_undone_by_itself(tidied: RealCell) -> None:
