@@ -132,7 +132,8 @@ class DockerRuntime:
             await self._look_at_images()
             await asyncio.sleep(self._look_seconds)
             try:
-                if self._silent or self._clock.now().mono >= self._host_due:
+                # What it lacks may be there again soon: an address that was in use, a network in the way.
+                if self._silent or self._host.lacks or self._clock.now().mono >= self._host_due:
                     await self._look_around()
                 await self._inventory.refresh()
                 self._inventory.sweep()

@@ -263,6 +263,26 @@ async def test_a_network_that_somebody_removed_is_made_again(machine: Machine) -
     machine.engine.networks.get("borgish-removed").remove()
 
 
+async def test_what_an_engine_lacked_is_seen_as_soon_as_it_has_it(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("borgish.borglet.runtimes.docker.HOST_SECONDS", 3600.0)
+    try:
+        in_the_way = machine.engine.networks.create("borgish-later", "bridge")
+    except docker.errors.APIError as error:
+        pytest.skip(f"this engine makes no networks ({error.explanation})")
+    rules = Rules(without=("seccomp",))
+    runtime = DockerRuntime("later", "m1", mark=machine.mark, rules=rules, look_seconds=0.05)
+    try:
+        await runtime.open(lambda _: None)
+        assert "the network borgish-later is another's" in runtime.trouble()
+    finally:
+        in_the_way.remove()
+    await until(lambda: not runtime.trouble())
+    await runtime.close()
+    machine.engine.networks.get("borgish-later").remove()
+
+
 @pytest.mark.parametrize("host", ["tcp://127.0.0.1:2375", "ssh://root@m2", "npipe:////./pipe/docker"])
 async def test_an_engine_over_a_network_is_refused(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", host)
