@@ -21,6 +21,7 @@ from borgish.borglet.runtimes.docker_container import (
 )
 from borgish.borglet.runtimes.docker_host import Rules, look_at_host, remove_network
 from borgish.borglet.runtimes.docker_inventory import is_gone
+from borgish.cli.changes import Deadline
 from borgish.client import Client
 from borgish.clock import SystemClock
 from borgish.resources import Resources
@@ -33,6 +34,9 @@ from tests.groups import docker_lacks
 IMAGE = "borgish-bench/busybox:1"
 SLEEP = ["sleep", "100000"]
 CLIENTS = 8
+NO_COMMAND = "no docker command to compare with; install docker-cli"
+NO_BORGLET = "no borglet can use the engine"
+FOUND_SECONDS_MAX = 30.0
 GONE_SECONDS_MAX = 120.0
 NEWS_SECONDS_MAX = 60.0
 LOOK_SECONDS = 0.1
@@ -44,9 +48,18 @@ def lacks(client: Client) -> str:
     if lacking := docker_lacks():
         return lacking
     if shutil.which("docker") is None:
-        return "no docker command to compare with; install docker-cli"
+        return NO_COMMAND
+    patience = Deadline(FOUND_SECONDS_MAX)  # a borglet looks for it when it runs already
+    while (lacking := _unusable(client)) and patience.left:
+        time.sleep(LOOK_SECONDS)
+    return lacking
+
+
+def _unusable(client: Client) -> str:
     machines = client.get("/v1/machines", None, MachineList).items
-    return "" if any("docker" in machine.runtimes for machine in machines) else "no borglet found the engine"
+    faults = [fault for machine in machines for fault in machine.conditions if "docker" in fault]
+    found = any(Runtime.DOCKER in machine.runtimes for machine in machines)
+    return "" if found and not faults else f"{NO_BORGLET}: {'; '.join(faults) or 'none found it'}"
 
 
 class BareEngine:

@@ -34,6 +34,7 @@ PUBLISHED = {  # means of ten seeds: at 100 % in the order of OPENB; at 130 % of
     "fgd": ((95.23, 94.82, 91.25, 96.36, 94.66), 95.39),
 }
 PUBLISHED_SLACK = 0.6
+NO_SCIPY = "no scipy; scripts/env bench adds it"
 BORG_OF_BEST_FIT = "Borg: 95-97 %"
 
 
@@ -55,7 +56,7 @@ def figures(sizes: Sizes) -> Iterator[Figure]:
 def _arrive_figures(sizes: Sizes) -> Iterator[Figure]:
     runs = [
         (trace, policy, seed, sizes.pack_arrivals)
-        for trace in traces.OPENB[: sizes.pack_lists]
+        for trace in traces.OPENB
         for policy in ARRIVING
         for seed in range(sizes.pack_seeds)
     ]
@@ -130,7 +131,7 @@ def _compact_figures(sizes: Sizes) -> Iterator[Figure]:
     if can_bound():
         yield Figure(name, "machines", configurations, quantile=PERCENTILE, decimals=0)
     else:
-        yield Figure(name, "machines", absent="no scipy; scripts/env bench adds it")
+        yield Figure(name, "machines", absent=NO_SCIPY)
     for policy in COMPACTED:
         yield Figure(f"pack.compact.{policy}", "machines", machines[policy], quantile=PERCENTILE, decimals=0)
         goal = at_most(102.0) if policy == "hybrid" else None

@@ -27,14 +27,15 @@ BEGIN = 20_000
 FULL_SHARE_MAX = 0.5
 """So much of the cell is asked for at most, so that everything finds a place."""
 
+NO_ARRIVALS = f"no {AZURE_FILE.relative_to(TRACES)} in $BORGISH_TRACES; {HOW_TO_GET}"
+
 
 def figures(sizes: Sizes) -> Iterator[Figure]:
     """Yield what such jobs take, and how uneven they come."""
     machines = sizes.cell_machines
     name = f"scale.{machines}.azure"
     if not AZURE_FILE.is_file():
-        lacks = f"no {AZURE_FILE.relative_to(TRACES)} in $BORGISH_TRACES; {HOW_TO_GET}"
-        yield Figure(name, "ms", absent=lacks)
+        yield Figure(name, "ms", absent=NO_ARRIVALS)
         return
     jobs = _jobs(machines, sizes.scale_arrivals)
     with TemporaryDirectory(prefix="borgish-bench-") as place, loaded(Path(place), machines) as load:
