@@ -29,6 +29,7 @@ from borgish.spec.job import Restart, Stop
 from borgish.vocabulary import Runtime
 from borgish.wire.api import MachineList
 from borgish.wire.link import AttemptSpec
+from tests.cells import pauses
 from tests.groups import docker_lacks
 
 IMAGE = "borgish-bench/busybox:1"
@@ -50,8 +51,9 @@ def lacks(client: Client) -> str:
     if shutil.which("docker") is None:
         return NO_COMMAND
     patience = Deadline(FOUND_SECONDS_MAX)  # a borglet looks for it when it runs already
-    while (lacking := _unusable(client)) and patience.left:
-        time.sleep(LOOK_SECONDS)
+    for _ in pauses():
+        if not (lacking := _unusable(client)) or not patience.left:
+            break
     return lacking
 
 

@@ -14,11 +14,11 @@ from tempfile import TemporaryDirectory
 from borgish.resources import Resources
 from tests.bench import host
 from tests.bench.borglets import FACTS, GIB
-from tests.bench.cluster import AZURE_FILE, TRACES, trace_batches
+from tests.bench.cluster import AZURE_FILE, trace_batches
 from tests.bench.figure import MEAN, Figure
 from tests.bench.load import Asked, loaded
 from tests.bench.sizes import Sizes
-from tests.bench.traces import HOW_TO_GET
+from tests.bench.traces import lacking
 
 STEP_SECONDS = 300
 """The trace's times are multiples of this; each step is played as a second."""
@@ -27,15 +27,13 @@ BEGIN = 20_000
 FULL_SHARE_MAX = 0.5
 """So much of the cell is asked for at most, so that everything finds a place."""
 
-NO_ARRIVALS = f"no {AZURE_FILE.relative_to(TRACES)} in $BORGISH_TRACES; {HOW_TO_GET}"
-
 
 def figures(sizes: Sizes) -> Iterator[Figure]:
     """Yield what such jobs take, and how uneven they come."""
     machines = sizes.cell_machines
     name = f"scale.{machines}.azure"
     if not AZURE_FILE.is_file():
-        yield Figure(name, "ms", absent=NO_ARRIVALS)
+        yield Figure(name, "ms", absent=lacking())
         return
     jobs = _jobs(machines, sizes.scale_arrivals)
     with TemporaryDirectory(prefix="borgish-bench-") as place, loaded(Path(place), machines) as load:

@@ -8,13 +8,11 @@ from collections.abc import Iterable
 import pytest
 
 from tests.bench import __main__ as bench
-from tests.bench import containers, traces
 from tests.bench.bounds import can_bound
-from tests.bench.containers import NO_COMMAND
+from tests.bench.containers import NO_BORGLET, NO_COMMAND
 from tests.bench.groups import GROUPS, group
 from tests.bench.pack import NO_SCIPY
 from tests.bench.records import runs_of
-from tests.bench.scale_arrivals import NO_ARRIVALS
 from tests.bench.short import NO_CONTROL_GROUP, TOO_FEW
 from tests.bench.sizes import TINY
 from tests.groups import LACKS
@@ -37,8 +35,8 @@ def test_a_group_measures_all_its_figures(name: str) -> None:
     assert all(figure.name.startswith(name) and figure.line() for figure in figures)
     measured = [figure for figure in figures if not figure.absent]
     assert all(figure.value > 0 for figure in measured)
-    reasons = {figure.absent.removeprefix(containers.NO_BORGLET) for figure in figures if figure.absent}
-    assert all(reason in known_lacks() or reason.startswith(": runtime_unhealthy") for reason in reasons)
+    reasons = {figure.absent for figure in figures if figure.absent} - known_lacks()
+    assert all(reason.startswith(f"{NO_BORGLET}: runtime_unhealthy") for reason in reasons), reasons
     # One that is absent stands for what is measured in its place.
     absent = tuple(without_sizes(figure.name for figure in figures if figure.absent))
     recorded = without_sizes(each.name for run in runs_of(name)[-1:] for each in run.figures)
@@ -47,12 +45,10 @@ def test_a_group_measures_all_its_figures(name: str) -> None:
 
 
 def known_lacks() -> set[str]:
-    """Return why figures may be absent here."""
-    found = {lacks() for lacks in LACKS.values()} - {""} | {TOO_FEW, NO_CONTROL_GROUP}
+    """Return why figures may be absent here, and in tiny sizes."""
+    found = {lacks() for lacks in LACKS.values()} | {TOO_FEW, NO_CONTROL_GROUP}
     if not can_bound():
         found.add(NO_SCIPY)
-    if traces.lacking():
-        found.add(NO_ARRIVALS)
     if not shutil.which("docker"):
         found.add(NO_COMMAND)
     return found
