@@ -25,6 +25,11 @@ class Touched(msgspec.Struct):
     def __bool__(self) -> bool:
         return any(getattr(self, name) for name in self.__struct_fields__)
 
+    def changed_jobs(self) -> set[str]:
+        """Return the jobs of which anything was written, or that are no more."""
+        found = self.jobs | self.jobs_gone
+        return found.union(self.tasks, self.tasks_gone, self.leases, self.handovers)
+
     def add(self, later: "Touched") -> None:
         """Take in what was touched after this."""
         self.machines -= later.machines_gone

@@ -110,7 +110,7 @@ class Core:
         self.cell = cell
         self._poison = poison or {}
         self.observed = Observed()
-        self.refusals: dict[str, tuple[Refusal, ...]] = {}
+        self.refusals: Mapping[str, tuple[Refusal, ...]] = {}
         self._settings = msgspec.structs.replace(settings, led_since=now.mono, led_since_wall=now.wall)
         self._failures = FailureLog()
         self._free_space = AMPLE
@@ -157,6 +157,7 @@ class Core:
         self._record(BeginEpoch(epoch, holder, rules, seen), "election", now)
         if admitted is not None:
             self._audited(BY_HOST, admitted, self._record(admitted, HOST, now), now)
+        self._scheduler.note(self.cell.touched.changed_jobs())
         return self._finish((), frozenset(self.cell.machines), more=False)
 
     def step(
@@ -196,6 +197,8 @@ class Core:
         more = False
         if free_space.level is not Level.FULL:
             self._reconcile(now)
+        self._scheduler.note(self.cell.touched.changed_jobs())
+        if free_space.level is not Level.FULL:
             more = self._schedule(now, tasks_max)
         # Of this step's reports those that have something to stop.
         superseded = {
@@ -441,7 +444,6 @@ class Core:
         if not self.cell.waiting:
             self.refusals, self.observed.refused, self._has_more = {}, {}, False
             return False
-        # With 200,000 tasks that wait a pass takes 75 ms, also one that finds room for none of them.
         if not (self._is_resync or self._read or self.cell.touched or self._has_more):
             return False
         plan = self._scheduler.schedule(self._in_sight(), self.observed, now, tasks_max)
@@ -465,6 +467,7 @@ class Core:
         self._decide_all("promise", (promise_command(each) for each in plan.promises), now)
         placed = self._decide_all("place", (place_command(each) for each in plan.placements), now)
         touched = self.cell.touched
+        self._scheduler.note(touched.changed_jobs())
         is_done = sum(map(_count_placed, placed)) == sum(len(each.indexes) for each in plan.placements)
         in_rows = is_done and not is_trial
         as_planned = self._scheduler.carried_out(self.cell, plan) if in_rows else frozenset[str]()

@@ -18,7 +18,7 @@ from borgish.cell.model import Cell, Job
 from borgish.cell.observed import Observed
 from borgish.clock import Now
 from borgish.errors import CellBroken, Poison
-from borgish.scheduler.plan import Plan, Refusal
+from borgish.scheduler.plan import Plan, Refusal, RefusalsByJob
 from borgish.scheduler.schedule import TASKS_MAX, Scheduler
 from borgish.spec.job import JobSpec
 
@@ -106,6 +106,14 @@ class QuarantiningScheduler:
             self._failures.add("reading machines again", cell.position, error)
             self._scheduler.forget()
 
+    def note(self, jobs: Iterable[str]) -> None:
+        """See ``Scheduler.note``."""
+        self._scheduler.note(jobs)
+
+    def read_anew(self) -> None:
+        """Read all that waits in the next pass."""
+        self._scheduler.read_anew()
+
     def schedule(self, cell: Cell, observed: Observed, now: Now, budget: int = TASKS_MAX) -> Plan:
         """Plan a pass over all that waits and does not make it fail; ``budget`` is how many tasks are
         tried."""
@@ -116,7 +124,8 @@ class QuarantiningScheduler:
         if now.mono < self._paused_until:
             return Plan()
         try:
-            plan = self._pass(cell, observed, now, cell.waiting.keys() - self._quarantined.keys(), budget)
+            sound = cell.waiting.keys() - self._quarantined.keys() if self._quarantined else None
+            plan = self._pass(cell, observed, now, sound, budget)
         except Exception as error:  # one job must not keep all others waiting
             plan = self._without_culprits(cell, observed, now, error)
         refusals = {
@@ -124,7 +133,9 @@ class QuarantiningScheduler:
             for key, (_, _, position) in sorted(self._quarantined.items())
             if cell.waiting.get(key)
         }
-        return msgspec.structs.replace(plan, refusals=plan.refusals | refusals) if refusals else plan
+        if not refusals:
+            return plan
+        return msgspec.structs.replace(plan, refusals=RefusalsByJob(refusals, plan.refusals))
 
     def carried_out(self, cell: Cell, plan: Plan) -> frozenset[str]:
         """See ``Scheduler.carried_out``."""
@@ -147,16 +158,20 @@ class QuarantiningScheduler:
         cell: Cell,
         observed: Observed,
         now: Now,
-        jobs: Iterable[str],
+        jobs: Iterable[str] | None,
         budget: int = TASKS_MAX,
     ) -> Plan:
-        """Plan for these jobs only; after a failure nothing that was kept is trusted."""
-        seen = cell
-        if len(wanted := frozenset(jobs)) < len(cell.waiting):
-            seen = copy(cell)
-            seen.waiting = {key: cell.waiting[key] for key in cell.waiting if key in wanted}
+        """Plan for all jobs, or for these only; after a failure nothing that was kept is trusted."""
         try:
-            return self._scheduler.schedule(seen, observed, now, budget)
+            if jobs is None:
+                return self._scheduler.schedule(cell, observed, now, budget)
+            seen, wanted = copy(cell), frozenset(jobs)
+            seen.waiting = {key: cell.waiting[key] for key in cell.waiting if key in wanted}
+            # No pass after this one, nor this one, goes on with what another chose from.
+            self._scheduler.read_anew()
+            plan = self._scheduler.schedule(seen, observed, now, budget)
+            self._scheduler.read_anew()
+            return plan
         except Exception:  # raised again: the callers find whose fault it is
             self._scheduler.forget()
             raise

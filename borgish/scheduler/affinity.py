@@ -22,7 +22,7 @@ from borgish.spec.constraints import matches
 from borgish.spec.job import MACHINE, Affinity, Constraint, JobSpec
 from borgish.vocabulary import State
 
-COUNTERS_KEPT = 4096  # more are forgotten when a pass had no use for them
+COUNTERS_KEPT = 4096  # of more those are forgotten that nobody uses
 
 
 class OfJob(msgspec.Struct, frozen=True):
@@ -93,7 +93,7 @@ class Topology:
         self._selecting: list[Counter] = []  # those not of a single job
         self._jobs: dict[str, Counted] = {}
         self._shared_jobs: set[str] = set()  # those of them that are another's, until they have to change
-        self._used: set[Choice] = set()
+        self._counters_max = COUNTERS_KEPT
         self._terms: dict[Affinity, int] = {}  # of how many jobs with tasks somewhere
         self._expected: frozenset[Affinity] = frozenset()  # of jobs that wait
         self.terms: tuple[Affinity, ...] = ()  # hard terms of ``apart`` of both, in a fixed order
@@ -156,9 +156,8 @@ class Topology:
         if spec.apart:
             self._know_terms()
 
-    def expect(self, specs: Iterable[JobSpec]) -> None:
-        """Note which jobs are about to be placed: their terms keep others off from now on."""
-        expected = frozenset(term for spec in specs if spec.apart for term in repelling(spec))
+    def expect(self, expected: frozenset[Affinity]) -> None:
+        """Note the terms of the jobs that are about to be placed: these keep others off from now on."""
         if expected != self._expected:
             self._expected = expected
             self._know_terms()
@@ -176,7 +175,6 @@ class Topology:
 
         ``rows`` is the row of each machine by name, ``jobs`` how many tasks of which jobs are there, by row.
         """
-        self._used.add(choice)
         counter = self._counters.get(choice)
         if counter is None:
             counter = self._counters[choice] = Counter(choice, self._rows)
@@ -217,14 +215,18 @@ class Topology:
             there = [row for row, at in enumerate(jobs) for _ in range(at.get(key, 0))]
         return there
 
-    def forget_unused(self) -> None:
-        """Drop counters that no pass asked for since the last call, when there are many."""
-        if len(self._counters) > COUNTERS_KEPT:
-            self._counters = {key: each for key, each in self._counters.items() if key in self._used}
-            self._selecting = [each for key, each in self._counters.items() if not isinstance(key, OfJob)]
-            for counted in self._jobs.values():
-                counted.counters = None
-        self._used.clear()
+    def forget_unused(self, used: Callable[[], Iterable["Rule"]]) -> None:
+        """Drop counters that none of these rules reads, when there are many. All other rules are to be made
+        anew when they are asked for."""
+        if len(self._counters) <= self._counters_max:
+            return
+        kept = {rule.counter.choice for rule in used()}
+        self._counters = {choice: each for choice, each in self._counters.items() if choice in kept}
+        self._selecting = [each for key, each in self._counters.items() if not isinstance(key, OfJob)]
+        for counted in self._jobs.values():
+            counted.counters = None
+        self._counters_max = max(COUNTERS_KEPT, 2 * len(self._counters))  # where more are in use
+        self.terms_version += 1
 
 
 UNFIT = float("inf")

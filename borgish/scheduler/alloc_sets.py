@@ -5,7 +5,7 @@ anybody but its alloc (and ports from its machine), so it need not wait for its 
 Nobody is preempted inside an alloc.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -15,6 +15,7 @@ from borgish.cell.observed import Observed
 from borgish.clock import Now
 from borgish.scheduler.fleet import AllocFleet, Fleet
 from borgish.scheduler.passes import Memory, Pass
+from borgish.scheduler.pending import PendingQueue
 from borgish.scheduler.plan import Placement, Plan, Preemption, Refusal
 from borgish.scheduler.preemption import Preemptions
 from borgish.vocabulary import split_task_name, task_name
@@ -56,7 +57,7 @@ class AllocSets:
         observed: Observed,
         now: Now,
         machines: Fleet,
-        waiting: dict[str, list[str]],
+        waiting: Mapping[str, Collection[str]],
         preempted: Iterable[Preemption],
         budget: int,
     ) -> Iterator[Plan]:
@@ -77,7 +78,8 @@ class AllocSets:
             fleet.read_on(cell, observed, sorted(alloc_set.stale))
             alloc_set.stale.clear()
             fleet.close(cell, gone)
-            run = Pass(cell, alloc_set.memory, Preemptions(cell, fleet, now), budget, waiting[key], now)
+            queue = PendingQueue(waiting[key])  # inside allocs few wait: it is made anew
+            run = Pass(cell, alloc_set.memory, Preemptions(cell, fleet, now), budget, queue, now)
             plan = run.plan(leaving=frozenset())
             placements = tuple(_on_machines(cell.jobs[key], each) for each in plan.placements)
             self.refresh(name for placement in placements for name in placement.machines)

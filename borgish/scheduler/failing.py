@@ -3,7 +3,7 @@
 Nothing here is done for jobs of which no task has failed.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 import numpy as np
 
@@ -12,15 +12,14 @@ from borgish.cell.model import Cell
 from borgish.scheduler.feasibility import feasible
 from borgish.scheduler.fleet import Fleet
 from borgish.scheduler.plan import Refusal
-from borgish.scheduler.queue import Classes, Level, Waiting
+from borgish.scheduler.queue import Classes, Waiting
 
 
-def avoid(cell: Cell, classes: Classes, fleet: Fleet, levels: list[Level], at: float) -> None:
+def avoid(cell: Cell, classes: Classes, fleet: Fleet, special: Iterable[Waiting], at: float) -> None:
     """Let the tasks that wait, and have failed, be of classes that avoid machines at a moment."""
-    if cell.failing:
-        for waiting in (waiting for level in levels for user in level for waiting in user):
-            if waiting.job.key in cell.failing:
-                _avoid(cell, classes, fleet, waiting, at)
+    for waiting in special:
+        if waiting.job.key in cell.failing:
+            _avoid(cell, classes, fleet, waiting, at)
 
 
 def _avoid(cell: Cell, classes: Classes, fleet: Fleet, waiting: Waiting, at: float) -> None:

@@ -5,7 +5,7 @@ is then left of it is refused, and in this pass nothing of its class is tried ag
 while nothing can help it.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain, zip_longest
 from typing import NamedTuple
 
@@ -19,15 +19,18 @@ from borgish.scheduler.failing import avoid, with_held
 from borgish.scheduler.failure_domains import EvenPlacement, Replicas, domains_of
 from borgish.scheduler.feasibility import feasible, suitable
 from borgish.scheduler.fleet import CPU, RAM, Fleet
+from borgish.scheduler.pending import PendingQueue, QueueRefusals, refusals
 from borgish.scheduler.placing import Taken, place, place_by_rules
-from borgish.scheduler.plan import Placement, Plan, Promise, Refusal
+from borgish.scheduler.plan import Placement, Plan, Promise, Refusal, RefusalsByJob
 from borgish.scheduler.policies import Demand, Policy
 from borgish.scheduler.preemption import Preemptions
 from borgish.scheduler.queue import Classes, Level, Waiting, levels, turns
 from borgish.scheduler.scoring import ScoreCache, Scored
-from borgish.scheduler.task_class import TaskClass
+from borgish.scheduler.task_class import NOT_FAILED, RETRY, TaskClass
 
-EXPLAINED_AGAIN = 50  # how many known refusals a pass puts in new words; the rest has its turn later
+NO_LIMIT = 1 << 62
+EXPLAINED_NEW = 100  # how many new refusals a pass puts into words, some tenths of a millisecond each
+EXPLAINED_AGAIN = 10  # and how many known ones into new words; the rest has its turn later
 
 
 class Placed:
@@ -92,11 +95,11 @@ class Pass:
         memory: Memory,
         preemptions: Preemptions,
         budget: int,
-        jobs: Collection[str],
+        queue: PendingQueue,
         now: Now,
     ) -> None:
-        """Place the waiting tasks of these jobs; ``budget`` is how many are tried."""
-        self._cell, self._jobs, self._preemptions = cell, jobs, preemptions
+        """Place what waits in a queue; ``budget`` is how many tasks are tried."""
+        self._cell, self._queue, self._preemptions = cell, queue, preemptions
         fleet, classes, policy, scores = memory
         self._now = now
         self._fleet, self._classes, self._policy, self._scores = fleet, classes, policy, scores
@@ -107,9 +110,10 @@ class Pass:
         self._taken_back: list[Promise] = []
         self._full: set[TaskClass] = set()  # these have to preempt: room only becomes less within a pass
         self._refusals = Refusals(cell, fleet)
-        self._levels = levels(cell, classes, fleet, jobs, now.wall)
-        avoid(cell, classes, fleet, self._levels, now.wall)
-        policy.learn(fleet, Demand(cell, fleet, classes, self._levels))
+        queue.read(cell, classes, fleet, now.wall)
+        self._special = [waiting for waiting in queue.special.values() if waiting is not None]
+        avoid(cell, classes, fleet, self._special, now.wall)
+        policy.learn(fleet, Demand(cell, fleet, classes, list(self._counts())))
         usable = fleet.usable()
         self._cpu_free = float(fleet.free[CPU].sum(where=usable))
         self._ram_free = float(fleet.free[RAM].sum(where=usable))
@@ -121,30 +125,50 @@ class Pass:
     def plan(self, leaving: frozenset[str]) -> Plan:
         """Go through the queue once. ``leaving``: machines with attempts that have yet to end."""
         self._place_promised(leaving)
-        waiting = (waiting for level in self._levels for user in level for waiting in user)
-        used = dict.fromkeys(kind for each in waiting for kind in (each.usual, *each.unusual.values()))
-        self._refusals.recall(used)
-        for level in self._levels:
+        queue, position = self._queue, self._cell.position
+        kinds = self._refusals.recall(dict.fromkeys(kind for kind, _ in self._counts()))
+        taken, above = queue.take(kinds, self._refusals.room, self._budget, position)
+        special = [each for each in self._special if above is None or each.spec.priority >= above]
+        for level in levels([*special, *taken], position):
             self._place_level(level)
-        refusals = self._refusals.explained(self._preemptions.held_back)
-        refusals = with_held(self._cell, self._jobs, refusals, self._now.wall)
-        self._classes.forget_unused(used)
-        preemptions = self._preemptions.preemptions()
+        failed = self._refusals.failed
+        self._more |= len(special) < len(self._special)
+        self._more |= any(kind in queue.classes and kind not in failed for kind in kinds)
+        if self._placed:  # after what waits to be near of it, perhaps
+            self._more |= any(kind.counts_version != kind.failed_counts for kind in failed)
+        preemptions, promises = self._preemptions.preemptions(), self._preemptions.promises()
+        moved = self._placed.keys() | {promise.job for promise in promises}
+        for waiting in taken:
+            if waiting.job.key in moved:
+                queue.note((waiting.job.key,))
+            else:
+                queue.give_back(waiting)
+        is_explained = self._refusals.explain(self._preemptions.held_back, queue)
+        others = sorted(moved | queue.special.keys())
+        refusals = with_held(self._cell, queue.special, self._refusals.of(others), self._now.wall)
+        self._classes.forget_unused(kind for kind, _ in self._counts())
         return Plan(
             tuple(placed.placement(job) for job, placed in self._placed.items()),
-            refusals,
+            RefusalsByJob(refusals, QueueRefusals(queue)),
             preemptions,
-            (*self._taken_back, *self._preemptions.promises()),
+            (*self._taken_back, *promises),
             # Another pass at once: victims wait now, and often find room elsewhere.
-            more=self._more or bool(preemptions) or bool(self._taken_back),
+            more=self._more or bool(preemptions) or bool(self._taken_back) or not is_explained,
         )
+
+    def _counts(self) -> Iterator[tuple[TaskClass, int]]:
+        """Yield how many tasks of each class wait."""
+        for kind, each in self._queue.classes.items():
+            yield kind, each.tasks
+        for waiting in self._special:
+            yield from waiting.counts().items()
 
     # Kept places
 
     def _place_promised(self, leaving: frozenset[str]) -> None:
         """Place those whose kept place is free now; take back promises that will not come true."""
         promised: dict[str, list[tuple[int, str]]] = {}  # index and machine, by job
-        wanted = set(self._jobs) if self._cell.promised else ()
+        wanted = self._queue.special
         for machine, tasks in self._cell.promised.items():
             for key, index in tasks:
                 if key in wanted:
@@ -368,7 +392,7 @@ class Pass:
                 placed.ports.append(tuple(numbers))  # in the order of their names
         self._cpu_free -= kind.cpu * len(rows)
         self._ram_free -= kind.ram * len(rows)
-        kind.failed_version, kind.explanation = -1, None
+        kind.failed_version, kind.explanation = NOT_FAILED, None
 
 
 class Refusals:
@@ -378,21 +402,47 @@ class Refusals:
         self.failed: dict[TaskClass, None] = {}
         self._fleet = fleet
         self._explainer = Explainer(cell, fleet)
+        self._changed: dict[int, _ChangedMachines] = {}  # by version, at the beginning of the pass
         self._refused: dict[str, dict[TaskClass, list[int]]] = {}  # indexes by job and class
 
-    def recall(self, kinds: Iterable[TaskClass]) -> None:
-        """Take as failed what failed in an earlier pass: only counts or machines that changed can help it."""
-        changed: dict[int, _ChangedMachines] = {}
+    def recall(self, kinds: Iterable[TaskClass]) -> list[TaskClass]:
+        """Take as failed what failed in an earlier pass: only counts or machines that changed can help it.
+        Return the others: for these there may be room."""
+        found, same = list[TaskClass](), dict[tuple[int, int], list[TaskClass]]()
         for kind in kinds:
             since = kind.failed_version
             if since < 0 or kind.counts_version != kind.failed_counts:
-                continue
-            if since != self._fleet.version:
-                if since not in changed:
-                    changed[since] = _ChangedMachines(self._fleet, since)
-                if changed[since].may_fit(self._fleet, kind):
-                    continue
+                found.append(kind)
+            elif since == self._fleet.version:
+                self.failed[kind] = None
+            else:
+                same.setdefault((since, kind.reach), []).append(kind)
+        for (since, reach), those in same.items():
+            may_fit = self._changed_since(since).may_fit(those, reach)
+            for kind, may in zip(those, may_fit.tolist(), strict=True):
+                if may:
+                    found.append(kind)
+                else:
+                    self.failed[kind] = None
+        return found
+
+    def room(self, kind: TaskClass) -> int:
+        """Return how many tasks may fit of a class that ``recall`` returned; without room it has failed."""
+        since = kind.failed_version
+        if since == RETRY:
+            return 1
+        if since < 0 or kind.counts_version != kind.failed_counts:
+            return NO_LIMIT
+        found = self._changed_since(since).room(kind)
+        if not found:
             self.failed[kind] = None
+        return found
+
+    def _changed_since(self, version: int) -> "_ChangedMachines":
+        found = self._changed.get(version)
+        if found is None:
+            found = self._changed[version] = _ChangedMachines(self._fleet, version)
+        return found
 
     def add(self, job: str, kind: TaskClass, indexes: list[int]) -> None:
         """Refuse tasks of a job."""
@@ -408,67 +458,78 @@ class Refusals:
         """Explain why a gang is not placed, while those of its tasks that fit are on the machines."""
         kind.explanation = self._explainer.explain_gang(kind, fitting, wanted, members)
 
-    def explained(self, held_back: Collection[TaskClass]) -> dict[str, tuple[Refusal, ...]]:
-        """Return all refusals by job, with reasons: those of what is new, and of the rest of the oldest anew.
+    def explain(self, held_back: Collection[TaskClass], queue: PendingQueue) -> bool:
+        """Let the classes that failed say why: the new ones, and of the others some of the oldest anew.
+        Return whether all do; else the next pass goes on.
 
-        ``held_back`` are classes that may preempt in the next pass.
+        ``held_back`` are classes that may preempt in the next pass; ``queue`` is what waits.
         """
         most: dict[TaskClass, int] = {}  # how many tasks of each were refused, at most of one job
         for by_class in self._refused.values():
             for kind, indexes in by_class.items():
                 most[kind] = max(most.get(kind, 0), len(indexes))
+        new: list[TaskClass] = []
         known: list[tuple[int, TaskClass]] = []
         for kind in self.failed:
             # Since it failed, room has only become less.
-            kind.failed_version = -1 if kind in held_back else self._fleet.version
+            kind.failed_version = NOT_FAILED if kind in held_back else self._fleet.version
             if kind.explanation is None:
-                kind.explanation = self._explainer.explain(kind, most.get(kind, 1))
+                new.append(kind)
             elif self._explainer.is_stale(kind):
                 known.append((kind.explanation.version, kind))
-        for _, kind in sorted(known, key=lambda pair: pair[0])[:EXPLAINED_AGAIN]:
-            kind.explanation = self._explainer.explain(kind, most.get(kind, 1))
-        return {job: self._of(job) for job in sorted(self._refused)}
+        known.sort(key=lambda pair: pair[0])
+        for kind in [*new[:EXPLAINED_NEW], *(kind for _, kind in known[:EXPLAINED_AGAIN])]:
+            tasks = queue.classes[kind].tasks_of_job_max if kind in queue.classes else 1
+            kind.explanation = self._explainer.explain(kind, max(tasks, most.get(kind, 1)))
+        return len(new) <= EXPLAINED_NEW
 
-    def _of(self, job: str) -> tuple[Refusal, ...]:
-        return tuple(
-            [
-                Refusal(
-                    job,
-                    tuple(sorted(indexes)),
-                    why.machines,
-                    why.reasons,
-                    why.text,
-                    why.hint,
-                    why.impossible,
-                    why.waits_for,
-                )
-                for kind, indexes in self._refused[job].items()
-                if (why := kind.explanation) is not None
-            ]
-        )
+    def of(self, jobs: Iterable[str]) -> dict[str, tuple[Refusal, ...]]:
+        """Return why tasks of these jobs were refused."""
+        return {job: refusals(job, self._refused[job]) for job in jobs if job in self._refused}
 
 
 class _ChangedMachines:
     """The machines that changed since a version of the rows: only these can help what failed then."""
 
     def __init__(self, fleet: Fleet, since: int) -> None:
+        self._fleet = fleet
         self._rows: IntArray = np.flatnonzero((fleet.changed > since) & fleet.usable())
         self._free = fleet.free[:, self._rows]
-        self._with_lower: dict[int, FloatArray] = {}  # by reach: what is free, and held by lower tasks
+        self._with_lower: dict[int, FloatArray | None] = {}  # by reach
 
-    def may_fit(self, fleet: Fleet, kind: TaskClass) -> bool:
-        """Return whether one of them takes a task of the class, or may when lower ones leave it."""
-        if _enough(self._free, kind).any() and feasible(fleet, kind, self._rows).any():
-            return True
-        lower = [held for priority, held in fleet.held.items() if priority < kind.reach]
-        if not lower:
-            return False
-        there = self._with_lower.get(kind.reach)
-        if there is None:
-            there = self._free + np.sum([held[:, self._rows] for held in lower], axis=0)
-            self._with_lower[kind.reach] = there
-        room = _enough(there, kind)
-        return bool(room.any() and (room & suitable(fleet, kind)[self._rows]).any())
+    def may_fit(self, kinds: Sequence[TaskClass], reach: int) -> BoolArray:
+        """Return of which of the classes, all of one reach, a task may fit by amounts alone: [class]."""
+        there = self._there(reach)
+        there = self._free if there is None else there
+        wanted = np.full((len(kinds), there.shape[0]), -np.inf)
+        for number, kind in enumerate(kinds):
+            for resource, amount in kind.needs:
+                wanted[number, resource] = amount
+        found = np.zeros(len(kinds), dtype=np.bool_)
+        for column in there.T:
+            found |= (wanted <= column).all(axis=1)
+            if found.all():
+                break
+        return found
+
+    def room(self, kind: TaskClass) -> int:
+        """Return how many tasks of the class they may take, also when lower ones leave them, by amounts; 0
+        where they take none."""
+        fleet, found = self._fleet, 0
+        if _enough(self._free, kind).any():
+            found = _count(self._free[:, feasible(fleet, kind, self._rows)], kind)
+        there = self._there(kind.reach)
+        if there is not None and _enough(there, kind).any():
+            found = max(found, _count(there[:, suitable(fleet, kind)[self._rows]], kind))
+        return found
+
+    def _there(self, reach: int) -> FloatArray | None:
+        """Return what is free, and held by tasks that may be preempted, [resource, machine]; None where there
+        are none of these."""
+        if reach not in self._with_lower:
+            lower = [held[:, self._rows] for priority, held in self._fleet.held.items() if priority < reach]
+            self._with_lower[reach] = self._free + np.sum(lower, axis=0) if lower else None
+        return self._with_lower[reach]
 
 
 def _enough(there: FloatArray, kind: TaskClass) -> BoolArray:
@@ -477,3 +538,11 @@ def _enough(there: FloatArray, kind: TaskClass) -> BoolArray:
     for number, amount in kind.needs:
         passes &= there[number] >= amount
     return passes
+
+
+def _count(there: FloatArray, kind: TaskClass) -> int:
+    """Return how many tasks of a class amounts [resource, machine] are enough for."""
+    if not kind.needs:
+        return NO_LIMIT if there.shape[1] else 0
+    each = [there[number] // amount for number, amount in kind.needs]
+    return int(np.maximum(0.0, np.min(each, axis=0)).sum())

@@ -1,5 +1,7 @@
 """What results from one pass of the scheduler."""
 
+from collections.abc import Iterator, Mapping
+
 import msgspec
 
 
@@ -50,11 +52,42 @@ class Refusal(msgspec.Struct, frozen=True):
     waits_for: str = ""
 
 
+class RefusalsByJob(Mapping[str, tuple[Refusal, ...]]):
+    """Several mappings as one; of a job what the first of them has."""
+
+    def __init__(self, *layers: Mapping[str, tuple[Refusal, ...]]) -> None:
+        self._layers = layers
+
+    def __getitem__(self, job: str) -> tuple[Refusal, ...]:
+        for layer in self._layers:
+            if job in layer:
+                return layer[job]
+        raise KeyError(job)
+
+    def __contains__(self, job: object) -> bool:
+        return any(job in layer for layer in self._layers)
+
+    def __iter__(self) -> Iterator[str]:
+        for number, layer in enumerate(self._layers):
+            for job in layer:
+                if not any(job in other for other in self._layers[:number]):
+                    yield job
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __bool__(self) -> bool:
+        return any(True for _ in self)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
+
 class Plan(msgspec.Struct, frozen=True):
     """Placements in the order they were decided; refusals by job, complete for what is still waiting."""
 
     placements: tuple[Placement, ...] = ()
-    refusals: dict[str, tuple[Refusal, ...]] = {}
+    refusals: Mapping[str, tuple[Refusal, ...]] = {}
     preemptions: tuple[Preemption, ...] = ()
     promises: tuple[Promise, ...] = ()
     more: bool = False  # there is more to do: call again
@@ -64,7 +97,7 @@ def merged(*plans: Plan) -> Plan:
     """Return one plan of several that are about different jobs."""
     return Plan(
         tuple(placement for each in plans for placement in each.placements),
-        {job: refusals for each in plans for job, refusals in each.refusals.items()},
+        RefusalsByJob(*(each.refusals for each in plans)),
         tuple(preemption for each in plans for preemption in each.preemptions),
         tuple(promise for each in plans for promise in each.promises),
         more=any(each.more for each in plans),

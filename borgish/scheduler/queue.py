@@ -11,8 +11,8 @@ jobs of a user, one task a turn, so that a job of 10,000 tasks does not hold up 
 nobody is always first when places come free one by one.
 """
 
-from collections import deque
-from collections.abc import Collection, Iterator
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import NamedTuple, TypeVar
 from zlib import crc32
@@ -26,14 +26,14 @@ from borgish.cell.leases import constraints
 from borgish.cell.model import Cell, Job
 from borgish.scheduler.affinity import has_rules, rules_of, selects
 from borgish.scheduler.fleet import BAND_INDEX, CPU, DISK, PORTS, RAM, Fleet, device_kind
-from borgish.scheduler.task_class import ClassKey, TaskClass, Wanted
+from borgish.scheduler.task_class import RETRY, ClassKey, TaskClass, Wanted
 from borgish.spec.job import Affinity, JobSpec
 from borgish.vocabulary import Runtime
 
 NO_REACH = -1
 """Of who may preempt nobody: below every priority."""
 
-CLASSES_KEPT = 4096  # more are forgotten after a pass that had no use for them
+CLASSES_KEPT = 4096  # of more those are forgotten that nobody uses
 _Item = TypeVar("_Item")
 
 
@@ -52,6 +52,7 @@ class Classes:
         self._classes: dict[ClassKey, TaskClass] = {}
         self._known: dict[str, Known] = {}  # by job: the class of its usual tasks
         self.shared = shared
+        self._classes_max = self._known_max = CLASSES_KEPT
 
     def __len__(self) -> int:
         return len(self._classes)
@@ -101,15 +102,21 @@ class Classes:
         return kind
 
     def retry_failed(self) -> None:
-        """Take nothing as known to fail."""
+        """Take nothing as known to fail: of each class one task is to be tried."""
         for kind in self._classes.values():
-            kind.failed_version = -1
+            if kind.failed_version >= 0:
+                kind.failed_version = RETRY
 
-    def forget_unused(self, used: Collection[TaskClass]) -> None:
+    def forget_unused(self, used: Iterable[TaskClass]) -> None:
         """Drop classes that are not in use, when there are many, or when none is shared."""
-        if len(self._classes) > CLASSES_KEPT or not self.shared:
-            self._classes = {key: kind for key, kind in self._classes.items() if kind in used}
-        self._known = {job: known for job, known in self._known.items() if known.kind in used}
+        if self.shared and len(self._classes) <= self._classes_max and len(self._known) <= self._known_max:
+            return
+        kept = set(used)
+        self._classes = {key: kind for key, kind in self._classes.items() if kind in kept}
+        self._known = {job: known for job, known in self._known.items() if known.kind in kept}
+        # Where more are in use, not at each pass.
+        self._classes_max = max(CLASSES_KEPT, 2 * len(self._classes))
+        self._known_max = max(CLASSES_KEPT, 2 * len(self._known))
 
 
 def has_own_needs(spec: JobSpec, index: int) -> bool:
@@ -163,9 +170,11 @@ def _make(key: ClassKey, priority: int, bands: Bands) -> TaskClass:
 
 
 class Waiting(msgspec.Struct, eq=False):
-    """The waiting tasks of one job: ``indexes[done:]``, ascending. Most are of one class."""
+    """The waiting tasks of one job: ``indexes[done:]``, ascending. Most are of one class. ``spec`` is that
+    from which their classes followed."""
 
     job: Job
+    spec: JobSpec
     indexes: list[int]
     usual: TaskClass
     unusual: dict[int, TaskClass]  # tasks whose needs are their own
@@ -192,6 +201,12 @@ class Waiting(msgspec.Struct, eq=False):
             found.setdefault(self.class_of(index), []).append(index)
         return found
 
+    def counts(self) -> dict[TaskClass, int]:
+        """Return how many tasks there are in all, by class."""
+        if not self.unusual:
+            return {self.usual: len(self.indexes)}
+        return Counter(map(self.class_of, self.indexes))
+
     def class_of(self, index: int) -> TaskClass:
         """Return the class of one task."""
         return self.unusual.get(index, self.usual) if self.unusual else self.usual
@@ -201,54 +216,47 @@ Level = list[list[Waiting]]
 """All of one priority: for each user, the waiting jobs."""
 
 
-def waiting_by_alloc_set(cell: Cell) -> dict[str, list[str]]:
-    """Return the jobs with waiting tasks by the alloc set that they are to run in; "" are the machines."""
-    found: dict[str, list[str]] = {"": []}
-    for key, indexes in cell.waiting.items():
-        if indexes:
-            found.setdefault(cell.jobs[key].spec.inside, []).append(key)
-    return found
-
-
-def levels(
-    cell: Cell, classes: Classes, fleet: Fleet, jobs: Collection[str] | None = None, at: float = 0.0
-) -> list[Level]:
-    """Return these waiting jobs by priority, high to low; unless given, those that are to run on machines.
+def waiting_of(cell: Cell, classes: Classes, fleet: Fleet, key: str, at: float) -> Waiting | None:
+    """Return what may be placed of a job with tasks that wait; None where nothing may be.
 
     ``at``: now, in seconds since 1970.
     """
-    fleet.topology.expect([cell.jobs[key].spec for key, indexes in cell.waiting.items() if indexes])
+    job = cell.jobs[key]
+    tasks, spec, indexes = job.tasks, job.spec, sorted(cell.waiting[key])
+    if cell.promised:  # those for whom a place is kept do not queue
+        indexes = [index for index in indexes if not tasks[index].promised]
+    if key in cell.leases:  # nor do those of which another attempt may run; a gang waits for all
+        free = [index for index in indexes if not cell.is_leased(key, index)]
+        indexes = [] if spec.gang and len(free) < len(indexes) else free
+    if handovers := cell.handovers.get(key):  # of an update that has failed somebody is to decide first
+        indexes = [i for i in indexes if i not in handovers or may_take_over(job, handovers[i])]
+    if key in cell.failing:
+        indexes = may_be_placed(cell, job, indexes, at)
+    if not indexes:
+        return None
+    own = sorted(spec.overrides.keys() & cell.waiting[key]) if spec.overrides else ()
+    unusual = {
+        index: classes.of(cell, job, index, fleet)
+        for index in (own if classes.shared else indexes)
+        if not classes.shared or has_own_needs(spec, index)
+    }
+    if handovers:
+        for index in handovers.keys() & set(indexes):
+            avoids = avoided(handovers[index].task(index), at)
+            unusual[index] = classes.of(cell, job, index, fleet, avoids, is_incoming=True)
+    return Waiting(job, spec, indexes, classes.of(cell, job, -1, fleet), unusual)
+
+
+def levels(waiting: Iterable[Waiting], position: int) -> list[Level]:
+    """Return waiting jobs by priority, high to low. Who begins follows from the journal's position."""
     by_priority: dict[int, dict[str, list[Waiting]]] = {}
-    for key in sorted(waiting_by_alloc_set(cell)[""] if jobs is None else jobs):
-        job = cell.jobs[key]
-        tasks, spec, indexes = job.tasks, job.spec, sorted(cell.waiting[key])
-        if cell.promised:  # those for whom a place is kept do not queue
-            indexes = [index for index in indexes if not tasks[index].promised]
-        if key in cell.leases:  # nor do those of which another attempt may run; a gang waits for all
-            free = [index for index in indexes if not cell.is_leased(key, index)]
-            indexes = [] if spec.gang and len(free) < len(indexes) else free
-        if handovers := cell.handovers.get(key):  # of an update that has failed somebody is to decide first
-            indexes = [i for i in indexes if i not in handovers or may_take_over(job, handovers[i])]
-        if key in cell.failing:
-            indexes = may_be_placed(cell, job, indexes, at)
-        if not indexes:
-            continue
-        own = sorted(spec.overrides.keys() & cell.waiting[key]) if spec.overrides else ()
-        unusual = {
-            index: classes.of(cell, job, index, fleet)
-            for index in (own if classes.shared else indexes)
-            if not classes.shared or has_own_needs(spec, index)
-        }
-        if handovers:
-            for index in handovers.keys() & set(indexes):
-                avoids = avoided(handovers[index].task(index), at)
-                unusual[index] = classes.of(cell, job, index, fleet, avoids, is_incoming=True)
-        waiting = Waiting(job, indexes, classes.of(cell, job, -1, fleet), unusual)
-        by_priority.setdefault(spec.priority, {}).setdefault(spec.user, []).append(waiting)
+    for each in sorted(waiting, key=lambda each: each.job.key):
+        spec = each.spec
+        by_priority.setdefault(spec.priority, {}).setdefault(spec.user, []).append(each)
     found = []
     for _, users in sorted(by_priority.items(), reverse=True):
-        level = [_rotated(users[user], cell.position) for user in sorted(users)]
-        found.append(_rotated(level, cell.position))
+        level = [_rotated(users[user], position) for user in sorted(users)]
+        found.append(_rotated(level, position))
     return found
 
 

@@ -9,7 +9,7 @@ This only plans. The arrays already hold what was planned: whoever carries all o
 which other machines changed, whose rows are read again.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import copy
 
 import msgspec
@@ -23,10 +23,11 @@ from borgish.clock import Now
 from borgish.scheduler.alloc_sets import AllocSets
 from borgish.scheduler.fleet import Fleet
 from borgish.scheduler.passes import Memory, Pass
-from borgish.scheduler.plan import Plan, Refusal, merged
+from borgish.scheduler.pending import Pending
+from borgish.scheduler.plan import Plan, Refusal, RefusalsByJob, merged
 from borgish.scheduler.policies import POLICIES, Policy
 from borgish.scheduler.preemption import DisruptionBudget, Preemptions
-from borgish.scheduler.queue import Classes, waiting_by_alloc_set
+from borgish.scheduler.queue import Classes
 from borgish.scheduler.scoring import Sampler, ScoreCache
 from borgish.spec.job import JobSpec
 from borgish.vocabulary import State
@@ -84,9 +85,16 @@ class Scheduler:
     def forget(self) -> None:
         """Drop all that is kept, as when the cell was replaced by another."""
         self._memory: Memory | None = None  # of all machines; None: nothing was read yet
+        self._pending = Pending()
+        self.read_anew()
+        self._changed_jobs: set[str] | None = None  # since the last pass; None: nobody said which
         self._alloc_sets = AllocSets(self._memory_of)
         self._resync_at = 0.0
         self._planned: set[str] = set()  # machines with placements that were planned, not yet seen done
+
+    def read_anew(self) -> None:
+        """Read all that waits in the next pass."""
+        self._is_new = True
 
     def refresh(self, cell: Cell, observed: Observed, machines: Iterable[str]) -> None:
         """Read these machines again: their record, their placements or what was seen there changed."""
@@ -96,6 +104,16 @@ class Scheduler:
             self._planned.difference_update(names)
             self._alloc_sets.refresh(names)
 
+    def note(self, jobs: Iterable[str]) -> None:
+        """Read these jobs again: they or their tasks changed, or are no more.
+
+        Between two passes either nobody says so, and the next one reads all that waits, or it has to be said
+        of all jobs that changed.
+        """
+        if self._changed_jobs is None:
+            self._changed_jobs = set()
+        self._changed_jobs.update(jobs)
+
     def schedule(self, cell: Cell, observed: Observed, now: Now, budget: int = TASKS_MAX) -> Plan:
         """Return where waiting tasks go and why others wait; ``budget`` is how many tasks are tried."""
         self._mono = now.mono
@@ -104,10 +122,11 @@ class Scheduler:
             self._resync_at = now.mono + RESYNC_SECONDS
             memory.classes.retry_failed()
             self._alloc_sets.retry_failed()
-        waiting = waiting_by_alloc_set(cell)
+            self._pending.compare(cell)
+        waiting = self._read_pending(cell, memory)
         gate = self._budget or Gate(cell, observed, now)
         preemptions = Preemptions(cell, memory.fleet, now, gate, preempts=self._preempts)
-        run = Pass(cell, memory, preemptions, budget, waiting.pop(""), now)
+        run = Pass(cell, memory, preemptions, budget, self._pending.machines, now)
         plan = run.plan(leaving(cell, observed))
         self._note_planned(plan, cell)
         if waiting:
@@ -123,9 +142,24 @@ class Scheduler:
                 self._note_planned(each, cell)
             plan = merged(plan, *inner)
             plan = msgspec.structs.replace(plan, more=plan.more or allocs_come)
-        plan = msgspec.structs.replace(plan, refusals=plan.refusals | leased(cell, observed, plan))
-        memory.fleet.topology.forget_unused()
+        plan = msgspec.structs.replace(
+            plan, refusals=RefusalsByJob(leased(cell, observed, plan), plan.refusals)
+        )
+        queue = self._pending.machines
+        memory.fleet.topology.forget_unused(lambda: (rule for kind in queue.classes for rule in kind.rules))
         return plan
+
+    def _read_pending(self, cell: Cell, memory: Memory) -> Mapping[str, Collection[str]]:
+        """Take in which jobs changed; return those that wait to run in alloc sets, by set."""
+        fleet, changed = memory.fleet, self._changed_jobs
+        if self._is_new or changed is None:
+            self._pending, self._is_new = Pending(), False
+            self._pending.note(cell, cell.waiting)
+        else:
+            self._pending.note(cell, changed)
+        self._changed_jobs = None
+        fleet.topology.expect(self._pending.terms)
+        return self._pending.alloc_sets
 
     def carried_out(self, cell: Cell, plan: Plan) -> frozenset[str]:
         """Take the last plan as done, all of it; return the machines whose rows are as the cell has them by

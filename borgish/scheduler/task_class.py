@@ -13,6 +13,9 @@ from borgish.scheduler.arrays import BoolArray, FloatArray, IntArray
 from borgish.spec.job import Constraint, Preference, Toleration
 from borgish.vocabulary import Runtime
 
+NOT_FAILED, RETRY = -1, -2
+"""Instead of the version at which a class failed: it is not known to fail, or is to be tried once more."""
+
 Needs = tuple[tuple[int, float], ...]
 
 
@@ -83,7 +86,7 @@ class TaskClass(msgspec.Struct, eq=False):
     suitable_version: int = -1
     static_score: FloatArray | None = None  # by row: the part of the costs that follows from facts
     static_score_version: int = -1
-    failed_version: int = -1  # of the rows when nothing more of it fitted; -1: it is not known to fail
+    failed_version: int = NOT_FAILED  # of the rows when nothing more of it fitted
     failed_counts: int = 0  # sum of its counters' versions then
     explanation: Explanation | None = None  # why it failed
 

@@ -11,8 +11,8 @@ any, cpu and memory on the others.
 import math
 from abc import ABC, abstractmethod
 from collections import Counter
+from collections.abc import Iterable
 from copy import copy, deepcopy
-from itertools import chain
 from typing import NamedTuple, Self, TypeVar
 
 import numpy as np
@@ -20,7 +20,7 @@ import numpy as np
 from borgish.cell.model import Cell, Job
 from borgish.scheduler.arrays import BoolArray, FloatArray, Rows
 from borgish.scheduler.fleet import CPU, RAM, Fleet
-from borgish.scheduler.queue import Classes, Level
+from borgish.scheduler.queue import Classes
 from borgish.scheduler.task_class import TaskClass
 
 RATIO_STEP = math.log(1.05)
@@ -42,7 +42,10 @@ class Shape(NamedTuple):
 class Demand:
     """What the tasks of one cell ask for, those that run and those that wait."""
 
-    def __init__(self, cell: Cell, fleet: Fleet, classes: Classes, waiting: list[Level]) -> None:
+    def __init__(
+        self, cell: Cell, fleet: Fleet, classes: Classes, waiting: Iterable[tuple[TaskClass, int]]
+    ) -> None:
+        """``waiting`` is how many tasks of which classes wait."""
         self._cell, self._fleet, self._classes = cell, fleet, classes
         self._waiting = waiting
 
@@ -50,10 +53,9 @@ class Demand:
         """Return how much cpu and ram, in their units."""
         fleet = self._fleet
         cpu, ram = ((fleet.capacity[kind] - fleet.free[kind]).sum() for kind in (CPU, RAM))
-        for waiting in chain.from_iterable(chain.from_iterable(self._waiting)):
-            tasks = len(waiting.indexes) - waiting.done
-            cpu += waiting.usual.cpu * tasks
-            ram += waiting.usual.ram * tasks
+        for kind, tasks in self._waiting:
+            cpu += kind.cpu * tasks
+            ram += kind.ram * tasks
         return float(cpu), float(ram)
 
     def size(self) -> int:

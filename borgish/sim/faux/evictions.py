@@ -1,7 +1,7 @@
 """``evicts``: whom a change would evict, found by making it on a copy, and where those are then."""
 
 from argparse import REMAINDER, ArgumentParser, Namespace
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -128,7 +128,7 @@ def _now(cell: Cell, key: str, indexes: tuple[int, ...]) -> str:
 
 
 def newly_waiting(
-    before: dict[str, tuple[Refusal, ...]], after: dict[str, tuple[Refusal, ...]]
+    before: Mapping[str, tuple[Refusal, ...]], after: Mapping[str, tuple[Refusal, ...]]
 ) -> dict[str, tuple[Refusal, ...]]:
     """Return the refusals of tasks that did not wait before."""
     waited = {(job, index) for job, those in before.items() for each in those for index in each.indexes}

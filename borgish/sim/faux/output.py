@@ -1,6 +1,6 @@
 """What fauxmaster prints: lines for people, and the same as data."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 import msgspec
@@ -72,7 +72,7 @@ def outcomes(entries: Iterable[Entry]) -> list[str]:
     return [event.text for entry in entries for event in viewed(entry).events]
 
 
-def refused(refusals: dict[str, tuple[Refusal, ...]]) -> list[str]:
+def refused(refusals: Mapping[str, tuple[Refusal, ...]]) -> list[str]:
     """Return why tasks wait, and what would help."""
     lines = []
     for job, those in sorted(refusals.items()):
@@ -83,7 +83,7 @@ def refused(refusals: dict[str, tuple[Refusal, ...]]) -> list[str]:
     return lines
 
 
-def refusal_data(refusals: dict[str, tuple[Refusal, ...]]) -> list[dict[str, object]]:
+def refusal_data(refusals: Mapping[str, tuple[Refusal, ...]]) -> list[dict[str, object]]:
     """Return the same as data."""
     return [
         {

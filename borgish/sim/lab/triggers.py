@@ -226,6 +226,7 @@ class TriggeredCore(Core):
     def _schedule(self, now: Now, tasks_max: int) -> bool:
         if not self._is_awake:
             return False
+        self._scheduler.read_anew()  # others are in sight than were before
         more = super()._schedule(now, tasks_max)
         self._note(len(self._read))
         return more

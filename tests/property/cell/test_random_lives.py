@@ -45,6 +45,7 @@ from borgish.spec.app import AppSpec, Document
 from borgish.spec.job import After, JobSpec
 from borgish.vocabulary import Ending, Eviction, Phase, Runtime, Until
 from tests.profiles import examples
+from tests.unit.scheduler.kept import compared_with_new
 
 NAMES = ["a", "b", "c"]
 jobs = st.sampled_from([f"u/{name}" for name in NAMES])
@@ -177,6 +178,19 @@ def test_a_cell_stays_sound_and_replays(moves: list[Command | tuple[int, Ending 
     now = Now(100.0, 100.0)
     core = Core(Cell(Snapshot("p")), ReconcileSettings(), now)
     entries: list[Entry] = list(core.begin(1, "me", now).entries)
+    with compared_with_new() as found:
+        live(core, moves, now, entries)
+    assert found.differences == []
+    again = Cell(Snapshot("p"))
+    for entry in entries:
+        apply_entry(again, msgspec.json.decode(msgspec.json.encode(entry), type=Entry))
+    assert msgspec.to_builtins(again.snapshot()) == msgspec.to_builtins(core.cell.snapshot())
+    assert violations(again) == []
+
+
+def live(
+    core: Core, moves: list[Command | tuple[int, Ending | None, int, int]], now: Now, entries: list[Entry]
+) -> None:
     for move in moves:
         now = now.later(1.5)
         command = report(core, *move) if isinstance(move, tuple) else move
@@ -187,8 +201,3 @@ def test_a_cell_stays_sound_and_replays(moves: list[Command | tuple[int, Ending 
         if not step.entries:
             assert msgspec.to_builtins(core.cell.snapshot()) == before
         entries.extend(step.entries)
-    again = Cell(Snapshot("p"))
-    for entry in entries:
-        apply_entry(again, msgspec.json.decode(msgspec.json.encode(entry), type=Entry))
-    assert msgspec.to_builtins(again.snapshot()) == msgspec.to_builtins(core.cell.snapshot())
-    assert violations(again) == []

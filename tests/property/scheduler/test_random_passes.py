@@ -5,6 +5,7 @@ from unittest.mock import patch
 
 import msgspec
 import numpy as np
+import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
@@ -29,11 +30,12 @@ from borgish.cell.events import (
 from borgish.cell.model import Cell, Drain, Job
 from borgish.cell.observed import Observed, SeenMachine, forget_machine
 from borgish.clock import Now
-from borgish.scheduler import scoring
+from borgish.scheduler import passes, scoring
 from borgish.scheduler.affinity import UNFIT
 from borgish.scheduler.feasibility import feasible
 from borgish.scheduler.fleet import Fleet
 from borgish.scheduler.fleet.fleet import AMOUNTS, BY_ROW
+from borgish.scheduler.pending import PendingQueue
 from borgish.scheduler.placing import Taken, place
 from borgish.scheduler.plan import Plan
 from borgish.scheduler.policies.fragmentation import Hybrid
@@ -66,6 +68,13 @@ STRANGERS = st.composite(strangers)
 
 def copied(cell: Cell) -> Cell:
     return Cell(msgspec.msgpack.decode(msgspec.msgpack.encode(cell.snapshot()), type=type(cell.snapshot())))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def explained() -> Iterator[None]:
+    """Let each pass say of all that waits why it does as things are now, not only of some."""
+    with patch.object(passes, "EXPLAINED_AGAIN", 1000):
+        yield
 
 
 def check_plan(cell: Cell, observed: Observed, plan: Plan, now: Now) -> None:
@@ -345,7 +354,10 @@ def test_the_queue_is_fair(drawn: tuple[Cell, Observed], position: int) -> None:
     cell.position = position
     fleet = Fleet.of(cell, observed, 0, NOW.mono)
     priorities, seen = [], set()
-    for level in levels(cell, Classes(), fleet):
+    queue = PendingQueue(cell.waiting)
+    queue.read(cell, Classes(), fleet, NOW.wall)
+    taken, _ = queue.take(list(queue.classes), lambda _: 1000, len(queue.jobs), position)
+    for level in levels([*filter(None, queue.special.values()), *taken], position):
         priorities.append(level[0][0].job.spec.priority)
         left = {user[0].job.spec.user: sum(len(job.indexes) for job in user) for user in level}
         had = dict.fromkeys(left, 0)

@@ -1,0 +1,326 @@
+"""The pending queue, kept from pass to pass: all waiting jobs by the classes of their tasks.
+
+A pass takes from it the jobs of classes that may fit, no more of them than it can try, and gives back what it
+did not place. Jobs of a class that is known to fail stay where they are, however many they are: they cost a
+pass nothing (Nomad's blocked evaluations, Kubernetes' unschedulable pods). So a pass costs as much as what it
+tries, and as there are classes, not as there are jobs that wait.
+
+A job is read again when something of it has changed: ``note`` has to be told. Few jobs are *special*, which
+is to say that what may be placed of them follows from more than their own record, and are read in each pass.
+"""
+
+from bisect import bisect_left, insort
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import NamedTuple
+from zlib import crc32
+
+import msgspec
+
+from borgish.cell.model import Cell, Job
+from borgish.scheduler.affinity import repelling, selects
+from borgish.scheduler.fleet import Fleet
+from borgish.scheduler.plan import Refusal
+from borgish.scheduler.queue import Classes, Waiting, waiting_of
+from borgish.scheduler.task_class import NOT_FAILED, Explanation, TaskClass
+from borgish.spec.job import Affinity
+
+TRIED_AGAIN = 16
+"""So many more jobs of classes that failed before are tried in a pass than may fit: one place that comes free
+may do for each of a thousand classes, and is taken by the first."""
+
+
+class ClassQueue(msgspec.Struct):
+    """The waiting jobs with tasks of one class: their keys by priority and user, ascending. (In production
+    a class may be of several priorities: nobody there preempts another.)"""
+
+    levels: dict[int, dict[str, list[str]]] = {}
+    tasks: int = 0
+    tasks_of_job_max: int = 0
+
+
+class Turns:
+    """The turns of one user: the jobs of his classes in a circle each, and the classes in another."""
+
+    def __init__(self, classes: list[tuple[TaskClass, list[str]]], position: int, user: str) -> None:
+        start = _start(position, user, len(classes))
+        self._ring = deque(classes[start:] + classes[:start])
+        self._position = position
+        self._next: dict[TaskClass, tuple[int, int]] = {}  # where it began, and how many had their turn
+
+    def next(self, room: Callable[[TaskClass], int]) -> tuple[TaskClass, str] | None:
+        """Return whose turn it is, of classes for which there is room; None: nobody's."""
+        while self._ring:
+            kind, keys = self._ring.popleft()
+            if room(kind) < 0:
+                continue
+            start, count = self._next.get(kind) or (_start(self._position, keys[0], len(keys)), 0)
+            self._next[kind] = start, count + 1
+            if count + 1 < len(keys):
+                self._ring.append((kind, keys))
+            return kind, keys[(start + count) % len(keys)]
+        return None
+
+
+class Limits:
+    """How much more one pass may take."""
+
+    def __init__(self, room: Callable[[TaskClass], int], jobs_max: int) -> None:
+        self._room, self._jobs = room, jobs_max
+        self._again, self._most_room = TRIED_AGAIN, 0  # both of classes that failed before
+        self._left: dict[TaskClass, int] = {}
+
+    @property
+    def is_reached(self) -> bool:
+        """Whether something may have been left for that reason."""
+        return self._jobs <= 0 or self._again + self._most_room <= 0
+
+    def left(self, kind: TaskClass) -> int:
+        """Return how many more tasks of a class may be tried but for one; below 0: none."""
+        failed_before = kind.failed_version != NOT_FAILED
+        if self._jobs <= 0 or (failed_before and self._again + self._most_room <= 0):
+            return -1
+        found = self._left.get(kind)
+        if found is None:
+            room = self._room(kind)
+            found = self._left[kind] = room or -1
+            if failed_before:
+                self._most_room = max(self._most_room, room)
+        return found
+
+    def use(self, kind: TaskClass, tasks: int, *, is_new: bool) -> None:
+        """Note that a job with so many tasks of a class is taken; ``is_new``: it was not yet."""
+        self._left[kind] -= tasks
+        self._jobs -= is_new
+        self._again -= kind.failed_version != NOT_FAILED
+
+
+class Taken(NamedTuple):
+    """Jobs taken out of the queue; of lower priorities than ``above`` none were, since it was enough."""
+
+    jobs: list[Waiting]
+    above: int | None = None
+
+
+class PendingQueue:
+    """The jobs that wait for machines, or for the allocs of one set."""
+
+    def __init__(self, jobs: Iterable[str] = ()) -> None:
+        self.jobs: dict[str, Waiting] = {}
+        self.classes: dict[TaskClass, ClassQueue] = {}
+        self.special: dict[str, Waiting | None] = {}  # None: nothing of it may be placed now
+        self._unread = set(jobs)
+        self._terms: tuple[Affinity, ...] = ()  # of which the classes know
+
+    def note(self, jobs: Iterable[str]) -> None:
+        """Read these jobs again before the next pass: they, or their tasks, changed or are no more."""
+        self._unread.update(jobs)
+
+    def read(self, cell: Cell, classes: Classes, fleet: Fleet, at: float) -> None:
+        """Read what changed. ``at``: now, in seconds since 1970."""
+        if self._terms != fleet.topology.terms:
+            changed = set(self._terms) ^ set(fleet.topology.terms)
+            self._terms = fleet.topology.terms
+            self._unread.update(
+                key for key, known in self.jobs.items() if any(selects(term, known.spec) for term in changed)
+            )
+        for key in sorted(self._unread | self.special.keys()):
+            self.special.pop(key, None)
+            self._remove(key)
+            if not cell.waiting.get(key) or cell.jobs[key].spec.inside != fleet.alloc_set:
+                continue
+            waiting = waiting_of(cell, classes, fleet, key, at)
+            if is_special(cell, cell.jobs[key]):
+                self.special[key] = waiting
+            elif waiting is not None:
+                self.give_back(waiting)
+        self._unread.clear()
+
+    def take(
+        self, kinds: Iterable[TaskClass], room: Callable[[TaskClass], int], jobs_max: int, position: int
+    ) -> Taken:
+        """Take jobs of these classes out of the queue, in the order of turns, high priorities first.
+
+        ``room`` says how many tasks of a class may fit: so many are taken and at least one more, that it be
+        known whether more would; none where there is no room. Who begins follows from the journal's
+        ``position``.
+        """
+        by_priority: dict[int, list[TaskClass]] = {}
+        for kind in kinds:
+            for priority in self.classes[kind].levels if kind in self.classes else ():
+                by_priority.setdefault(priority, []).append(kind)
+        limits = Limits(room, jobs_max)
+        taken: list[Waiting] = []
+        for priority, those in sorted(by_priority.items(), reverse=True):
+            if limits.is_reached:
+                return Taken(taken, priority + 1)
+            for key in self._chosen(priority, those, limits, position):
+                taken.append(self.jobs[key])
+                self._remove(key)
+        return Taken(taken)
+
+    def _chosen(self, priority: int, kinds: list[TaskClass], limits: "Limits", position: int) -> list[str]:
+        """Return jobs of classes of one priority: users take turns, and classes within a user."""
+        by_user: dict[str, list[tuple[TaskClass, list[str]]]] = {}
+        for kind in kinds:
+            # Those taken at a higher priority may have been its last.
+            levels = self.classes[kind].levels if kind in self.classes else {}
+            for user, keys in levels.get(priority, {}).items():
+                by_user.setdefault(user, []).append((kind, keys))
+        users = sorted(by_user)
+        # Not by the number alone by which the order of turns begins: both together would pass over somebody.
+        start = _start(position, "", len(users)) if users else 0
+        ring = deque((user, Turns(by_user[user], position, user)) for user in users[start:] + users[:start])
+        chosen: dict[str, None] = {}  # a job is in several classes where tasks have needs of their own
+        while ring:
+            user, turns = ring.popleft()
+            found = turns.next(limits.left)
+            if found is not None:
+                kind, key = found
+                limits.use(kind, self.jobs[key].counts()[kind], is_new=key not in chosen)
+                chosen[key] = None
+                ring.append((user, turns))
+        return list(chosen)
+
+    def give_back(self, waiting: Waiting) -> None:
+        """Put a job into the queue, with all of its tasks."""
+        waiting.done = 0
+        key, spec = waiting.job.key, waiting.spec
+        self.jobs[key] = waiting
+        for kind, tasks in waiting.counts().items():
+            queue = self.classes.get(kind)
+            if queue is None:
+                queue = self.classes[kind] = ClassQueue()
+            queue.tasks += tasks
+            queue.tasks_of_job_max = max(queue.tasks_of_job_max, tasks)
+            insort(queue.levels.setdefault(spec.priority, {}).setdefault(spec.user, []), key)
+
+    def _remove(self, key: str) -> None:
+        waiting = self.jobs.pop(key, None)
+        if waiting is None:
+            return
+        spec = waiting.spec
+        for kind, tasks in waiting.counts().items():
+            queue = self.classes[kind]
+            queue.tasks -= tasks
+            users = queue.levels[spec.priority]
+            keys = users[spec.user]
+            del keys[bisect_left(keys, key)]
+            if not keys:
+                del users[spec.user]
+            if not users:
+                del queue.levels[spec.priority]
+            if not queue.levels:
+                del self.classes[kind]
+
+
+def _start(position: int, salt: str, jobs: int) -> int:
+    return crc32(f"{position} {salt}".encode()) % jobs
+
+
+def is_special(cell: Cell, job: Job) -> bool:
+    """Return whether what may be placed of a waiting job follows from more than its record: from leases and
+    incoming attempts, from the time when it failed, or from places that are kept for it."""
+    key = job.key
+    if key in cell.leases or key in cell.handovers or key in cell.failing:
+        return True
+    return bool(cell.promised) and any(job.tasks[index].promised for index in cell.waiting[key])
+
+
+class QueueRefusals(Mapping[str, tuple[Refusal, ...]]):
+    """Why the jobs of a queue wait, put together when it is asked for: a job says what its classes do."""
+
+    def __init__(self, queue: PendingQueue) -> None:
+        self._jobs = queue.jobs
+
+    def __getitem__(self, job: str) -> tuple[Refusal, ...]:
+        waiting = self._jobs[job]
+        if not _is_explained(waiting):
+            raise KeyError(job)
+        return refusals(job, waiting.by_class())
+
+    def __contains__(self, job: object) -> bool:
+        waiting = self._jobs.get(job) if isinstance(job, str) else None
+        return waiting is not None and _is_explained(waiting)
+
+    def __iter__(self) -> Iterator[str]:
+        return (job for job, waiting in self._jobs.items() if _is_explained(waiting))
+
+    def __len__(self) -> int:
+        return sum(map(_is_explained, self._jobs.values()))
+
+
+def _is_explained(waiting: Waiting) -> bool:
+    return any(kind.explanation is not None for kind in waiting.counts())
+
+
+def refusals(job: str, by_class: Mapping[TaskClass, list[int]]) -> tuple[Refusal, ...]:
+    """Return why tasks of a job wait, by class."""
+    return tuple(
+        [
+            _refusal(job, indexes, kind.explanation)
+            for kind, indexes in by_class.items()
+            if kind.explanation is not None
+        ]
+    )
+
+
+def _refusal(job: str, indexes: list[int], why: Explanation) -> Refusal:
+    return Refusal(
+        job,
+        tuple(sorted(indexes)),
+        why.machines,
+        why.reasons,
+        why.text,
+        why.hint,
+        why.impossible,
+        why.waits_for,
+    )
+
+
+class Pending:
+    """All that waits: for machines, and by alloc set."""
+
+    def __init__(self) -> None:
+        self.machines = PendingQueue()
+        self.alloc_sets: dict[str, set[str]] = {}  # jobs by the alloc set that they are to run in
+        self._inside: dict[str, str] = {}  # the same, by job
+        self._apart: dict[str, tuple[Affinity, ...]] = {}  # by job: the terms by which it keeps others off
+
+    @property
+    def terms(self) -> frozenset[Affinity]:
+        """The hard terms of ``apart`` of all that waits."""
+        return frozenset(term for terms in self._apart.values() for term in terms)
+
+    def note(self, cell: Cell, jobs: Collection[str]) -> None:
+        """Take in jobs that changed, or whose tasks did, or that are no more."""
+        self.machines.note(jobs)
+        for key in jobs:
+            alloc_set = self._inside.pop(key, "")
+            if alloc_set:
+                self.alloc_sets[alloc_set].discard(key)
+                if not self.alloc_sets[alloc_set]:
+                    del self.alloc_sets[alloc_set]
+            self._apart.pop(key, None)
+            if not cell.waiting.get(key):
+                continue
+            spec = cell.jobs[key].spec
+            if spec.apart and (terms := tuple(repelling(spec))):
+                self._apart[key] = terms
+            if spec.inside:
+                self._inside[key] = spec.inside
+                self.alloc_sets.setdefault(spec.inside, set()).add(key)
+
+    def compare(self, cell: Cell) -> None:
+        """Note the jobs of which something else waits than is known, should nobody have said so."""
+        known = self.machines.jobs
+        others = self.machines.special.keys() | self._inside.keys()
+        self.note(
+            cell,
+            [
+                key
+                for key, indexes in cell.waiting.items()
+                if key not in others and (key not in known or len(known[key].indexes) != len(indexes))
+            ]
+            + [key for key in known if key not in cell.waiting],
+        )

@@ -1,0 +1,201 @@
+"""The pending queue: what a pass reads of it, how much it takes, and who has his turn."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from borgish.cell.command import Command
+from borgish.cell.commands import KillTasks, SubmitJob
+from borgish.cell.model import Cell, Snapshot
+from borgish.clock import Now
+from borgish.master.core import Core
+from borgish.master.step import CommandRequest, Input, PollsAnswered
+from borgish.reconcilers.settings import ReconcileSettings
+from borgish.resources import Resources
+from borgish.scheduler import affinity, passes
+from borgish.scheduler.fleet import Fleet
+from borgish.scheduler.pending import TRIED_AGAIN, PendingQueue
+from borgish.scheduler.queue import Classes, Waiting, levels, turns, waiting_of
+from borgish.scheduler.schedule import RESYNC_SECONDS
+from borgish.scheduler.task_class import TaskClass
+from borgish.spec.job import JobSpec, Override, Spread
+from tests.unit.scheduler.cells import GIB, NOW, cell_of, machine, observed_of, spec
+
+WHOLE = 4000  # thousandths of a core: a whole machine
+BUDGET = 10_000
+
+
+class Busy:
+    """A master whose machines each run one task that takes all of it; and what its passes read of what
+    waits."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, machines: int = 3) -> None:
+        self.now = Now(100.0, 100.0)
+        names = [f"m{number}" for number in range(machines)]
+        there = {name: machine(name, cpu=WHOLE, ram=GIB * 1024) for name in names}
+        self.core = Core(Cell(Snapshot("p", machines=there)), ReconcileSettings(), self.now)
+        self.core.begin(1, "me", self.now)
+        self.read: list[str] = []
+
+        def counted(cell: Cell, classes: Classes, fleet: Fleet, key: str, at: float) -> Waiting | None:
+            self.read.append(key)
+            return waiting_of(cell, classes, fleet, key, at)
+
+        monkeypatch.setattr("borgish.scheduler.pending.waiting_of", counted)
+        self.do(*(SubmitJob(spec(f"old/{name}", cpu=WHOLE)) for name in names))
+
+    def do(self, *commands: Command) -> list[str]:
+        """Have this done, and step until nothing is left to do; return the jobs that got places."""
+        waiting, self.steps = set(self.core.cell.waiting), 0
+        asked: list[Input] = [CommandRequest(number, each, "ann") for number, each in enumerate(commands)]
+        heard = PollsAnswered(dict.fromkeys(self.core.cell.machines, self.now.mono))
+        while True:
+            step, asked = self.core.step([heard, *asked], self.now), []
+            self.steps += 1
+            assert not step.failures
+            assert self.steps < 100
+            if not (step.more or step.entries):
+                return sorted(waiting - self.core.cell.waiting.keys())
+
+    def wait(self, *specs: JobSpec) -> None:
+        """Let jobs come for which there is no room."""
+        assert self.do(*map(SubmitJob, specs)) == []
+        self.read.clear()
+
+
+@pytest.fixture
+def busy(monkeypatch: pytest.MonkeyPatch) -> Busy:
+    return Busy(monkeypatch)
+
+
+def numbered(jobs: int, user: str = "ann", priority: int = 0) -> list[JobSpec]:
+    return [spec(f"{user}/j{number:03}", cpu=WHOLE, priority=priority) for number in range(jobs)]
+
+
+def test_what_cannot_be_placed_is_not_read_again(busy: Busy) -> None:
+    busy.wait(*numbered(300))
+    busy.do(SubmitJob(spec("bob/new", cpu=WHOLE)))
+    assert busy.read == ["bob/new"]
+    assert len(busy.core.refusals) == 301  # and yet each says why it waits
+    assert {why.text for found in busy.core.refusals.values() for why in found} == {
+        "0 of 3 machines fit: 3 have too little cpu free (needs 4, most free 0)"
+    }
+
+
+def test_one_place_that_comes_free_is_taken_without_reading_all_that_wait(busy: Busy) -> None:
+    busy.wait(*numbered(300))
+    (placed,) = busy.do(KillTasks("old/m1", None))
+    assert placed.startswith("ann/")
+    # Those that were taken and got nothing came back as they were.
+    assert busy.read == []
+
+
+def test_a_place_for_which_many_classes_would_do_is_not_tried_by_all(
+    busy: Busy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    busy.wait(*(spec(f"ann/j{number:03}", cpu=WHOLE - number) for number in range(300)))
+    tried = Counter[TaskClass]()
+    place = passes.Pass._place_class
+
+    def counted(self: passes.Pass, kind: TaskClass, runs: list[object]) -> list[object]:
+        tried[kind] += 1
+        return place(self, kind, runs)  # type: ignore[arg-type,return-value]
+
+    monkeypatch.setattr(passes.Pass, "_place_class", counted)
+    assert len(busy.do(KillTasks("old/m1", None))) == 1
+    assert 1 <= len(tried) <= TRIED_AGAIN + 1
+    assert len(busy.core.refusals) == 299
+
+
+def test_all_places_that_come_free_at_once_are_taken_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    busy = Busy(monkeypatch, machines=100)
+    busy.wait(*numbered(300))
+    assert len(busy.do(*(KillTasks(f"old/m{number}", None) for number in range(100)))) == 100
+    assert busy.steps <= 3
+
+
+def test_each_class_is_tried_now_and_then_should_what_helps_it_have_gone_unseen(busy: Busy) -> None:
+    busy.wait(*numbered(300))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(passes._ChangedMachines, "may_fit", lambda _self, kinds, _reach: np.zeros(len(kinds)))
+        assert busy.do(KillTasks("old/m1", None), KillTasks("old/m2", None)) == []
+    busy.now = busy.now.later(RESYNC_SECONDS)
+    assert len(busy.do(SubmitJob(spec("bob/another", cpu=2 * WHOLE)))) == 2
+
+
+def test_why_many_new_classes_wait_is_said_in_several_passes(
+    busy: Busy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(passes, "EXPLAINED_NEW", 10)
+    busy.wait(*(spec(f"ann/j{number:03}", cpu=WHOLE + number) for number in range(35)))
+    assert busy.steps >= 4
+    assert len(busy.core.refusals) == 35
+
+
+def queue_of(specs: list[JobSpec], position: int = 0) -> tuple[PendingQueue, Cell]:
+    cell = cell_of([machine("m0")], specs)
+    cell.position = position
+    queue = PendingQueue(cell.waiting)
+    queue.read(cell, Classes(), Fleet.of(cell, observed_of(cell), 0, NOW.mono), NOW.wall)
+    return queue, cell
+
+
+def test_users_have_their_turns_whatever_the_number_of_their_jobs() -> None:
+    specs = [*numbered(20, "ann"), *numbered(1, "bob"), *numbered(3, "cid")]
+    first = Counter[str]()
+    for position in range(1, 1201):
+        queue, _ = queue_of(specs)
+        taken, _ = queue.take(list(queue.classes), lambda _: 1, BUDGET, position)
+        first[next(turns(levels(taken, position)[0])).spec.user] += 1
+        assert len(taken) == 2  # one more than there is room for
+    assert all(300 < times < 500 for times in first.values()), first
+    assert len(first) == 3
+
+
+def test_the_jobs_of_a_user_have_their_turns() -> None:
+    first = Counter[str]()
+    for position in range(1, 1001):
+        queue, _ = queue_of(numbered(5))
+        taken, _ = queue.take(list(queue.classes), lambda _: 1, BUDGET, position)
+        first[next(turns(levels(taken, position)[0])).spec.key] += 1
+    assert all(130 < times < 280 for times in first.values()), first
+    assert len(first) == 5
+
+
+def test_no_more_jobs_are_taken_than_a_pass_may_try() -> None:
+    queue, _ = queue_of([*numbered(5), *numbered(5, "bob", priority=100), *numbered(5, "cid", priority=50)])
+    taken, above = queue.take(list(queue.classes), lambda _: 1000, 7, 1)
+    assert Counter(each.spec.user for each in taken) == {"bob": 5, "cid": 2}
+    assert above == 1  # of what is lower nothing was taken, and nothing else of it may be tried
+    assert len(queue.jobs) == 8
+    for each in taken:
+        queue.give_back(each)
+    everything, above = queue.take(list(queue.classes), lambda _: 1000, BUDGET, 1)
+    assert (len(everything), above) == (15, None)
+    assert (queue.jobs, queue.classes) == ({}, {})
+
+
+def test_a_job_of_several_classes_is_taken_once() -> None:
+    own = {0: Override(resources=Resources(2000, GIB)), 1: Override(resources=Resources(3000, GIB))}
+    queue, _ = queue_of([spec("ann/odd", 4, overrides=own), spec("bob/even", 4)])
+    assert len(queue.classes) == 3
+    taken, _ = queue.take(list(queue.classes), lambda _: 1000, BUDGET, 1)
+    assert sorted(each.job.key for each in taken) == ["ann/odd", "bob/even"]
+    queue.give_back(taken[0])
+    queue.note([taken[0].job.key])
+    assert sum(each.tasks for each in queue.classes.values()) == 4
+
+
+def test_counters_that_are_in_use_are_never_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(affinity, "COUNTERS_KEPT", 0)
+    busy = Busy(monkeypatch, machines=2)
+    busy.do(*(KillTasks(f"old/m{number}", None) for number in range(2)))
+    spread = spec("ann/web", 3, cpu=100, spread=(Spread("machine", 1),))
+    busy.do(SubmitJob(spread))
+    assert busy.core.cell.waiting == {"ann/web": {2}}
+    for _ in range(3):
+        busy.do(SubmitJob(spec("bob/other", cpu=100)), KillTasks("bob/other", None))
+    busy.do(KillTasks("ann/web", (0,)))
+    assert busy.core.cell.waiting == {}
+    assert {name: len(placed) for name, placed in busy.core.cell.placed.items()} == {"m0": 1, "m1": 1}
