@@ -140,6 +140,28 @@ class Topology:
             del self._jobs[key]
             self._note_terms(counted.spec, -1)
 
+    def know_spec(self, spec: JobSpec, rows: Callable[[], Sequence[int]]) -> None:
+        """Note what a job asks for now: those of its tasks that are on machines, on ``rows``, count by that,
+        and its terms keep others off, also while a rolling update is under way."""
+        counted = self._jobs.get(spec.key)
+        if counted is None or counted.spec is spec:
+            return
+        before, counted = counted.spec, self._own(spec.key) or counted
+        counted.spec = spec
+        if before.labels == spec.labels and before.apart == spec.apart:
+            return
+        counted.counters = None
+        self._note_terms(before, -1)
+        self._note_terms(spec, 1)
+        for counter in self._selecting:
+            more = counter.choice.chooses(spec) - counter.choice.chooses(before)
+            for row in rows() if more else ():
+                counter.add(row, more)
+
+    def placed_jobs(self) -> list[str]:
+        """Return the jobs with tasks on machines."""
+        return list(self._jobs)
+
     def _own(self, key: str) -> Counted | None:
         """Return what is counted of a job, to be changed."""
         counted = self._jobs.get(key)

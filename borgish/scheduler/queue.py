@@ -26,7 +26,7 @@ from borgish.cell.leases import constraints
 from borgish.cell.model import Cell, Job
 from borgish.scheduler.affinity import has_rules, rules_of, selects
 from borgish.scheduler.fleet import BAND_INDEX, CPU, DISK, PORTS, RAM, Fleet, device_kind
-from borgish.scheduler.task_class import RETRY, ClassKey, TaskClass, Wanted
+from borgish.scheduler.task_class import NOT_FAILED, RETRY, ClassKey, TaskClass, Wanted
 from borgish.spec.job import Affinity, JobSpec
 from borgish.vocabulary import Runtime
 
@@ -76,7 +76,7 @@ class Classes:
         if self.shared and not has_own_needs(spec, index):
             index = -1
         known = self._known.get(job_key)
-        is_usual = index < 0 and not avoids and not is_incoming
+        is_usual = index < 0 and not avoids and not is_incoming and not spec.gang
         if is_usual and known is not None and known.spec is spec and known.terms == fleet.topology.terms:
             return self._with_rules(known.kind, cell, spec, fleet)
         key = _key(spec, index, fleet)
@@ -85,7 +85,9 @@ class Classes:
         if is_incoming:
             key = key._replace(reach=NO_REACH)
         if spec.gang or has_rules(spec) or any(selects(term, spec) for term in fleet.topology.terms):
-            key = key._replace(alone=job_key)
+            rules = (spec.spread, spec.near, spec.apart, tuple(sorted(spec.labels.items())))
+            gang = len(cell.waiting.get(job_key, ())) if spec.gang else 0  # fewer may fit where all do not
+            key = key._replace(alone=job_key, rules=(*rules, gang))
         if not self.shared:
             key = key._replace(alone=f"{job_key}/{index}")
         kind = self._classes.get(key)
@@ -99,6 +101,7 @@ class Classes:
         if kind.key.alone and kind.rules_version != fleet.topology.terms_version:
             kind.rules = rules_of(spec, partial(fleet.counter, cell), fleet.topology.terms)
             kind.rules_version = fleet.topology.terms_version
+            kind.failed_version = NOT_FAILED  # by other rules it may fit
         return kind
 
     def retry_failed(self) -> None:

@@ -11,6 +11,7 @@ which other machines changed, whose rows are read again.
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import copy
+from functools import partial
 
 import msgspec
 
@@ -155,8 +156,12 @@ class Scheduler:
         if self._is_new or changed is None:
             self._pending, self._is_new = Pending(), False
             self._pending.note(cell, cell.waiting)
+            placed: Collection[str] = fleet.topology.placed_jobs()
         else:
             self._pending.note(cell, changed)
+            placed = changed
+        for job in filter(None, map(cell.jobs.get, placed)):
+            fleet.topology.know_spec(job.spec, partial(fleet.rows_of, cell, job.key))
         self._changed_jobs = None
         fleet.topology.expect(self._pending.terms)
         return self._pending.alloc_sets

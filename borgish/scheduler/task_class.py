@@ -41,6 +41,7 @@ class ClassKey(NamedTuple):
     reach: int  # tasks below this priority may be preempted
     is_service: bool
     alone: str  # of one job, or one task; "": of any
+    rules: tuple[object, ...] = ()  # of one job: all that its rules follow from, and a gang's size
 
 
 class Explanation(msgspec.Struct, frozen=True):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from borgish.cell.command import Command
-from borgish.cell.commands import KillTasks, SubmitJob
+from borgish.cell.commands import KillTasks, ScaleJob, SubmitJob
 from borgish.cell.model import Cell, Snapshot
 from borgish.clock import Now
 from borgish.master.core import Core
@@ -19,7 +19,7 @@ from borgish.scheduler.pending import TRIED_AGAIN, PendingQueue
 from borgish.scheduler.queue import Classes, Waiting, levels, turns, waiting_of
 from borgish.scheduler.schedule import RESYNC_SECONDS
 from borgish.scheduler.task_class import TaskClass
-from borgish.spec.job import JobSpec, Override, Spread
+from borgish.spec.job import Affinity, Constraint, JobSpec, Override, Spread
 from tests.unit.scheduler.cells import GIB, NOW, cell_of, machine, observed_of, spec
 
 WHOLE = 4000  # thousandths of a core: a whole machine
@@ -199,3 +199,46 @@ def test_counters_that_are_in_use_are_never_forgotten(monkeypatch: pytest.Monkey
     busy.do(KillTasks("ann/web", (0,)))
     assert busy.core.cell.waiting == {}
     assert {name: len(placed) for name, placed in busy.core.cell.placed.items()} == {"m0": 1, "m1": 1}
+
+
+NEAR_DB = Affinity((Constraint("app", "==", ("db",)),), "machine")
+
+
+def free(monkeypatch: pytest.MonkeyPatch) -> Busy:
+    busy = Busy(monkeypatch)
+    busy.do(*(KillTasks(f"old/m{number}", None) for number in range(3)))
+    return busy
+
+
+def test_another_rule_counts_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    busy = free(monkeypatch)
+    busy.do(SubmitJob(spec("ann/web", 6, cpu=100, spread=(Spread("machine", 1),))))
+    assert len(busy.core.cell.waiting["ann/web"]) == 3
+    busy.do(SubmitJob(spec("ann/web", 6, cpu=100, spread=(Spread("machine", 2),))))
+    assert busy.core.cell.waiting == {}
+
+
+def test_a_gang_of_fewer_is_tried_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    busy = free(monkeypatch)
+    busy.do(SubmitJob(spec("ann/web", 6, cpu=WHOLE, gang=True)))
+    assert len(busy.core.cell.waiting["ann/web"]) == 6
+    busy.do(ScaleJob("ann/web", 3))
+    assert busy.core.cell.waiting == {}
+
+
+def test_other_labels_of_what_runs_count_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    busy = free(monkeypatch)
+    busy.do(SubmitJob(spec("ann/db", cpu=100)))
+    busy.do(SubmitJob(spec("ann/web", cpu=100, near=(NEAR_DB,))))
+    assert busy.core.cell.waiting == {"ann/web": {0}}
+    busy.do(SubmitJob(spec("ann/db", cpu=100, labels={"app": "db"})))
+    assert busy.core.cell.waiting == {}
+
+
+def test_what_is_placed_after_those_who_wait_to_be_near_of_it_is_seen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    busy = free(monkeypatch)
+    web, db = spec("ann/web", cpu=100, near=(NEAR_DB,)), spec("bob/db", cpu=100, labels={"app": "db"})
+    assert busy.do(SubmitJob(web), SubmitJob(db)) == []
+    assert busy.core.cell.waiting == {}
