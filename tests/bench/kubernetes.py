@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from borgish.cell.command import Command
 from borgish.cell.commands import SubmitJob
 from borgish.cell.model import Cell, Machine, Snapshot
 from borgish.clock import Now
@@ -115,8 +116,12 @@ class Perf:
             spec = JobSpec(
                 f"j{self._jobs}", "perf", size, ("true",), resources=needs, priority=priority, **more
             )
-            asks.append(CommandRequest(self._jobs, SubmitJob(spec), "perf"))
-        self._step(asks)
+            asks.append(SubmitJob(spec))
+        self.ask(*asks)
+
+    def ask(self, *commands: Command) -> None:
+        """Have people ask for this, in one step."""
+        self._step([CommandRequest(number, each, "perf") for number, each in enumerate(commands)])
 
     def settle(self) -> None:
         """Step until nothing is left to do."""

@@ -7,7 +7,8 @@ decides, applies, schedules and enters.
 ``scratch`` places a whole cell that waits; the figures with a technique's name have this one switched off.
 ``online`` places new tasks on a cell that is 80 % full, in the batches of a trace, and in batches of at most
 five. ``plan`` is a pass that changes nothing. ``nomad_grid`` is a job of 50 to 1,200 tasks on machines in 25
-to 75 racks, as in Nomad's own benchmark.
+to 75 racks, as in Nomad's own benchmark. ``backlog``, a full cell before which jobs wait, also goes through
+the whole core.
 """
 
 import subprocess
@@ -27,7 +28,7 @@ from borgish.resources import Resources
 from borgish.scheduler.plan import Plan
 from borgish.scheduler.schedule import Scheduler, SchedulerSettings
 from borgish.vocabulary import State
-from tests.bench import grid, kubernetes, peers
+from tests.bench import backlog, grid, kubernetes, peers
 from tests.bench.borglets import GIB
 from tests.bench.cluster import Workload, fleet, job, sources
 from tests.bench.figure import Figure, at_most
@@ -62,6 +63,7 @@ def figures(sizes: Sizes) -> Iterator[Figure]:
     yield Figure(f"schedule.equal.{sizes.cell_tasks}_on_{sizes.cell_machines}", "s", equal)
     yield from kubernetes.figures(sizes)
     yield from grid.figures(sizes)
+    yield from backlog.figures(sizes)
     yield from _switch_figures(machines, tasks)
 
 
