@@ -61,7 +61,8 @@ def repelling(spec: JobSpec) -> Iterator[Affinity]:
 
 
 class Counter:
-    """How many of the chosen tasks are on each machine. ``version`` grows with each change."""
+    """How many of the chosen tasks are on each machine. ``version`` grows with each change, and goes back
+    when one is undone."""
 
     def __init__(self, choice: Choice, rows: int) -> None:
         self.choice = choice
@@ -69,11 +70,11 @@ class Counter:
         self.total = 0
         self.version = 0
 
-    def add(self, row: int, tasks: int) -> None:
+    def add(self, row: int, tasks: int, *, undoes: bool = False) -> None:
         """Count so many more, or fewer, on a machine."""
         self.by_row[row] += tasks
         self.total += tasks
-        self.version += 1
+        self.version += -1 if undoes else 1
 
 
 class Counted(msgspec.Struct):
@@ -122,8 +123,9 @@ class Topology:
                 counted = self._jobs.get(key)
                 self.add(counted.spec if counted else cell.jobs[key].spec, key, (row,), more)
 
-    def add(self, spec: JobSpec, key: str, rows: Sequence[int], tasks: int) -> None:
-        """Count so many more tasks of a job, or fewer, on each of the machines."""
+    def add(self, spec: JobSpec, key: str, rows: Sequence[int], tasks: int, *, undoes: bool = False) -> None:
+        """Count so many more tasks of a job, or fewer, on each of the machines. ``undoes``: as they were not
+        long before, when no class has failed since. A gang that does not fit helps nobody."""
         counted = self._own(key)
         if counted is None:
             counted = self._jobs[key] = Counted(spec)
@@ -135,7 +137,7 @@ class Topology:
             counted.counters = (*found, own) if own else tuple(found)
         for counter in counted.counters:
             for row in rows:
-                counter.add(row, tasks)
+                counter.add(row, tasks, undoes=undoes)
         if not counted.tasks:
             del self._jobs[key]
             self._note_terms(counted.spec, -1)

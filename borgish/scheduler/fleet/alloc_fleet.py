@@ -148,7 +148,7 @@ class AllocFleet(Fleet):
                 jobs[job.key] = jobs.get(job.key, 0) + times
                 if not jobs[job.key]:
                     del jobs[job.key]
-        self.topology.add(job.spec, job.key, machines, times)
+        self.topology.add(job.spec, job.key, machines, times, undoes=times < 0)
         if not (kind.ports or kind.fixed_ports):
             return
         for row, machine in zip(rows, machines, strict=True):

@@ -497,7 +497,7 @@ class Fleet:
                 del jobs[key]
         if kind.fixed_ports:
             self._fix_ports(rows, kind, taken=False)
-        self.topology.add(job.spec, key, rows, -1)
+        self.topology.add(job.spec, key, rows, -1, undoes=True)
 
     def _fix_ports(self, rows: Sequence[int], kind: TaskClass, *, taken: bool) -> None:
         """Take the ports that the class wants by number, or give them back: no search finds them then."""

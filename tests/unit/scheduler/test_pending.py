@@ -31,7 +31,7 @@ class Busy:
     waits."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, machines: int = 3) -> None:
-        self.now = Now(100.0, 100.0)
+        self.now, self.tasks_max = Now(100.0, 100.0), BUDGET
         names = [f"m{number}" for number in range(machines)]
         there = {name: machine(name, cpu=WHOLE, ram=GIB * 1024) for name in names}
         self.core = Core(Cell(Snapshot("p", machines=there)), ReconcileSettings(), self.now)
@@ -51,7 +51,7 @@ class Busy:
         asked: list[Input] = [CommandRequest(number, each, "ann") for number, each in enumerate(commands)]
         heard = PollsAnswered(dict.fromkeys(self.core.cell.machines, self.now.mono))
         while True:
-            step, asked = self.core.step([heard, *asked], self.now), []
+            step, asked = self.core.step([heard, *asked], self.now, tasks_max=self.tasks_max), []
             self.steps += 1
             assert not step.failures
             assert self.steps < 100
@@ -242,3 +242,15 @@ def test_what_is_placed_after_those_who_wait_to_be_near_of_it_is_seen(
     web, db = spec("ann/web", cpu=100, near=(NEAR_DB,)), spec("bob/db", cpu=100, labels={"app": "db"})
     assert busy.do(SubmitJob(web), SubmitJob(db)) == []
     assert busy.core.cell.waiting == {}
+
+
+def test_gangs_that_do_not_fit_hold_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    busy = free(monkeypatch)
+    labels, over = {"app": "db"}, ("machine", "rack")
+    apart = [(Affinity(NEAR_DB.labels, each),) for each in over]
+    gangs = [spec(f"ann/{each[0].over}", 4, cpu=100, gang=True, labels=labels, apart=each) for each in apart]
+    busy.do(SubmitJob(gangs[0]))
+    # Both are tried before it, and each counts what the other would count; yet neither is any better off.
+    busy.tasks_max = 1
+    busy.do(SubmitJob(gangs[1]), SubmitJob(spec("bob/web", 2, cpu=100)))
+    assert busy.core.cell.waiting.keys() == {"ann/machine", "ann/rack"}
