@@ -234,6 +234,7 @@ class Topology:
         tasks = cell.jobs[key].tasks if key in cell.jobs else ()
         running = [task.machine for task in tasks if task.state is State.RUNNING]
         running += [each.machine for each in cell.handovers.get(key, {}).values() if each.attempt]
+        running += [task.promised for task in tasks if task.promised]
         there = [rows[machine] for machine in running if machine in rows]
         if len(there) != known.tasks:
             there = [row for row, at in enumerate(jobs) for _ in range(at.get(key, 0))]
