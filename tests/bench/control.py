@@ -198,15 +198,17 @@ class _Machine:
                 pass
 
     async def _exchange(self) -> bool:
-        """Ask once; return whether there was a report."""
-        reply = self._borglet.answer(self._conversation.request(0.0))
+        """Ask once; return whether to ask again: there was a report, or the machine has not what it was sent,
+        as after a rollback."""
+        request = self._conversation.request(0.0)
+        reply = self._borglet.answer(request)
         self._inbox.heard(self._name, self._clock.now().mono)
         report = self._conversation.observe(reply)
         if report is not None:
             await self._inbox.observe(report)
         self._conversation.acknowledge(reply)
         self._count(reply)
-        return reply.report is not None
+        return reply.report is not None or reply.generation != request.generation
 
     def _count(self, reply: PollReply) -> None:
         if (report := reply.report) is None:
