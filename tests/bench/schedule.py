@@ -73,7 +73,7 @@ def _scratch_figures(machines: int, tasks: int, rounds: int) -> Iterator[Figure]
     seconds = [run.seconds for run in runs]
     note = f"{runs[0].shapes} shapes; {sources()}"
     yield Figure(name, "s", seconds, at_most(2.0), peers.BORG_SCRATCH, note=note)
-    yield Figure(f"{name}.memory", "MiB", [_memory_apart(machines, tasks)], at_most(400.0))
+    yield Figure(f"{name}.memory", "MiB", [memory_apart(machines, tasks)], at_most(400.0))
 
 
 def _switch_figures(machines: int, tasks: int) -> Iterator[Figure]:
@@ -114,7 +114,7 @@ def scratch(machines: int, tasks: int, settings: SchedulerSettings) -> Run:
     return run
 
 
-def _memory_apart(machines: int, tasks: int) -> float:
+def memory_apart(machines: int, tasks: int) -> float:
     """Return how many MiB a process of its own takes at most, all told, that schedules a waiting cell."""
     call = [sys.executable, "-m", "tests.bench.schedule", str(machines), str(tasks)]
     return float(subprocess.run(call, check=True, capture_output=True, text=True).stdout)

@@ -73,11 +73,15 @@ class Sizes(msgspec.Struct, frozen=True):
     joining_machines: int = 2_000
     returning_machines: int = 10_000
     returning_machines_tls: int = 4_000
+    beyond_machines: int = 100_000
+    beyond_tasks: int = 1_000_000
 
 
 FULL = Sizes()
 TINY = Sizes(
     rounds=1,
+    beyond_machines=5,
+    beyond_tasks=40,
     forked=True,
     machines=1,
     commands=1,

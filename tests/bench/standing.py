@@ -47,7 +47,7 @@ def figures_of(kind: str, url: str, folder: Path, sizes: Sizes) -> Iterator[Figu
     cell_folder.make(folder, 1)
     listening = socket.create_server(("127.0.0.1", 0), backlog=4096)
     cell = large_cell(sizes.checkpoint_machines, tasks, 1)
-    _settle(cell, listening.getsockname()[1])
+    settle(cell, listening.getsockname()[1])
     with closing(open_store(url, cell.name)) as store:
         live(store, cell)
     configure(folder, cell.name, url)
@@ -71,7 +71,7 @@ def figures_of(kind: str, url: str, folder: Path, sizes: Sizes) -> Iterator[Figu
     yield Figure(f"{name}.start.undisturbed", "tasks", [kept], at_least(tasks), decimals=0)
 
 
-def _settle(cell: Cell, port: int) -> None:
+def settle(cell: Cell, port: int) -> None:
     """Have all machines at one port, and no task of a time that the journal has not reached."""
     for machine in cell.machines.values():
         machine.host, machine.port = "127.0.0.1", port

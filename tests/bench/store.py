@@ -57,7 +57,7 @@ def _all_of(kind: str, url: str, sizes: Sizes) -> Iterator[Figure]:
         yield from checkpoints(f"store.{kind}", writer, sizes)
     finally:
         writer.close()
-    loads = [_load(url) for _ in range(sizes.rounds)]
+    loads = [load(url) for _ in range(sizes.rounds)]
     goal = at_most(5.0)
     yield Figure(f"store.{kind}.load.{sizes.checkpoint_tasks}", "s", loads, goal, peers.BORG_RECOVERY)
 
@@ -157,7 +157,7 @@ class Writer:
         self._store.close()
 
 
-def _load(url: str) -> float:
+def load(url: str) -> float:
     """Return the seconds from opening the store to having the cell in memory."""
     began = time.perf_counter()
     store = open_store(url, CELL)
