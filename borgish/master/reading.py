@@ -1,5 +1,6 @@
 """What clients are shown of the running cell: readings, the latest events in words, and plans."""
 
+import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
@@ -35,6 +36,9 @@ from borgish.wire.api_plans import PlannedPlace, PlanView
 T = TypeVar("T")
 
 EVENTS_KEPT = 10_000
+TASKS_AT_ONCE = 1_000
+"""So many tasks are summed up at once: some milliseconds."""
+PAUSE_SECONDS = 0.01
 MORE_LATER = f"more may be preempted for it later: at once no more than {LIMIT_SHARE:.0%} of what runs"
 
 
@@ -131,10 +135,23 @@ class Reader:
         self._refused, self._expiry, self._busy = refused, expiry, busy
         self._started_at = clock.now().wall
         self._tally = Tally()
+        self._catching_up: asyncio.Task[None] | None = None
 
     def changed(self, step: Step) -> None:
-        """Note what a step moved or saw."""
+        """Note what a step moved or saw. Call it in the master's loop."""
         self._tally.note(step.touched, step.seen)
+        if self._tally.is_behind and self._catching_up is None:
+            self._catching_up = asyncio.create_task(self._catch_up(), name="sums")
+
+    async def _catch_up(self) -> None:
+        """Bring the sums up to date bit by bit, as after a start, when all machines report: whoever reads
+        first would hold up everybody for as long as it takes at once."""
+        try:
+            while self._tally.is_behind:
+                self._tally.fill_some(self._core.cell, self._core.observed, TASKS_AT_ONCE)
+                await asyncio.sleep(PAUSE_SECONDS)
+        finally:
+            self._catching_up = None
 
     async def read(self, view: Callable[[Reading], T], at_least: int = 0) -> T:
         """Call ``view`` when everything in memory is durable, and return what it returns. Raises Invalid for

@@ -3,7 +3,8 @@
 Like ``Tally``, which keeps one: it is told what changed.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from math import inf
 
 from borgish.bands import Bands
 from borgish.cell.model import Cell, Job
@@ -55,15 +56,13 @@ class CellSums:
             self._jobs.update(keys)
         self._machines |= touched.machines | touched.machines_gone
 
-    def fill(self, cell: Cell) -> None:
-        """Bring the sums up to date."""
+    def fill(self, cell: Cell, most: float = inf) -> None:
+        """Bring the sums up to date, or nearer to it: look at no more jobs than so many, nor machines."""
         if not self._is_filled:
             self._is_filled = True
             self._jobs.update(cell.jobs)
             self._machines.update(cell.machines)
-        jobs, self._jobs = self._jobs, set()
-        machines, self._machines = self._machines, set()
-        for key in jobs:
+        for key in _some(self._jobs, most):
             job, before = cell.jobs.get(key), self._by_job.pop(key, ())
             if job is not None:
                 self._by_job[key] = _counts(job, cell.rules.bands)
@@ -72,7 +71,7 @@ class CellSums:
             for place, count in enumerate(self._by_job.get(key, ())):
                 self.counts[place] += count
         changes: list[tuple[Resources, int]] = []
-        for name in machines:
+        for name in _some(self._machines, most):
             machine, there = cell.machines.get(name), self._up.pop(name, None)
             if there is not None:
                 changes.append((there, -1))
@@ -83,6 +82,14 @@ class CellSums:
             (self.draining.add if is_draining else self.draining.discard)(name)
         if changes:
             self.capacity = total([(self.capacity, 1), *changes])
+
+
+def _some(names: set[str], most: float) -> Iterator[str]:
+    """Take names out until there are none, or so many were taken."""
+    taken = 0
+    while names and taken < most:
+        yield names.pop()
+        taken += 1
 
 
 def _counts(job: Job, bands: Bands) -> tuple[int, ...]:

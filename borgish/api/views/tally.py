@@ -5,6 +5,7 @@ Whoever keeps a tally tells it what changed. One that nobody tells must not outl
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
+from math import inf
 
 from borgish.api.views.sums import CellSums, total
 from borgish.api.views.tasks import is_up, phase_of, seen_attempt
@@ -18,6 +19,9 @@ from borgish.vocabulary import State, task_name
 
 JOBS_BEHIND_MAX = 100_000
 """Of so many jobs a tally knows that they changed, where nobody reads for long; after more it begins anew."""
+
+TASKS_BEHIND_MAX = 2_000
+"""Sums that are behind by more than so many tasks would hold others up where somebody reads them."""
 
 
 class Committed:
@@ -56,6 +60,8 @@ class Tally:
         self._committed: dict[str, Committed] = {}  # by machine
         self._fullness: dict[str, float] = {}  # by machine
         self._stale_machines: set[str] | None = None  # to be looked at again; None: all
+        self._behind = 0  # about so many tasks changed since
+        self._rest: list[tuple[str, int]] = []  # jobs whose tasks, from an index on, were never looked at
         self._up: dict[str, set[int]] = {}  # by job: the indexes of those that are up
         self._jobs: Ordered[tuple[bool, int, str]] = Ordered()  # by whether they need a look, and by age
         self._names: Ordered[str] = Ordered()  # of all jobs
@@ -72,36 +78,68 @@ class Tally:
             stale.setdefault(key, set())
         for tasks in (touched.tasks, seen):
             for key, indexes in tasks.items():
-                stale.setdefault(key, set()).update(indexes)
+                known = stale.setdefault(key, set())
+                before = len(known)
+                known.update(indexes)
+                self._behind += len(known) - before
         for key in (*touched.jobs_gone, *touched.tasks_gone):
             stale.setdefault(key, set()).update(self._up.get(key, ()))
         if len(stale) > JOBS_BEHIND_MAX:
             self._begin()
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether so much has changed that a reading would hold others up."""
+        return self._stale is None or bool(self._rest) or self._behind > TASKS_BEHIND_MAX
+
     def fill(self, cell: Cell, observed: Observed) -> None:
         """Bring the sums up to date."""
-        self.sums.fill(cell)
-        for name in cell.machines if self._stale_machines is None else self._stale_machines:
+        self.fill_some(cell, observed, inf)
+
+    def fill_some(self, cell: Cell, observed: Observed, tasks_max: float) -> None:
+        """Bring them nearer to it: look at about so many tasks."""
+        self.sums.fill(cell, tasks_max)
+        if self._stale is None or self._stale_machines is None:
+            self._stale, self._stale_machines = {}, set(cell.machines)
+            self._rest = [(key, 0) for key in cell.jobs]
+        left = tasks_max - self._fill_machines(cell, self._stale_machines, tasks_max)
+        changed = set[str]()
+        while self._stale and left > 0:
+            key, indexes = self._stale.popitem()
+            changed.add(key)
+            self._behind -= len(indexes)
+            left -= 1 + len(indexes)
+            if there := cell.jobs.get(key):
+                self._look_again(observed, there, indexes)
+            else:
+                self._up.pop(key, None)
+        if not self._stale:
+            self._behind = 0
+        while self._rest and left > 0:
+            key, begin = self._rest.pop()
+            changed.add(key)
+            if (there := cell.jobs.get(key)) is None:
+                continue
+            end = int(min(len(there.tasks), begin + left))
+            self._look_again(observed, there, range(begin, end))
+            left -= 1 + end - begin
+            if end < len(there.tasks):
+                self._rest.append((key, end))
+        self._jobs.change({key: self._rank(cell, observed, key) for key in changed})
+        self._names.change({key: key if key in cell.jobs else None for key in changed})
+
+    def _fill_machines(self, cell: Cell, stale: set[str], tasks_max: float) -> int:
+        """Look again at machines until about so many tasks were looked at; return how many were."""
+        looked = 0
+        while stale and looked < tasks_max:
+            name = stale.pop()
+            looked += 1 if name in self._committed else 1 + len(cell.placed.get(name, ()))
             if machine := cell.machines.get(name):
                 self._fullness[name] = fullness(self.committed(cell, name), machine.capacity)
             else:
                 self._fullness.pop(name, None)
                 self._committed.pop(name, None)
-        self._stale_machines = set()
-        if self._stale is None:
-            for job in cell.jobs.values():
-                self._look_again(observed, job, range(len(job.tasks)))
-            changed: Iterable[str] = cell.jobs
-        else:
-            for key, indexes in self._stale.items():
-                if there := cell.jobs.get(key):
-                    self._look_again(observed, there, indexes)
-                else:
-                    self._up.pop(key, None)
-            changed = self._stale
-        self._jobs.change({key: self._rank(cell, observed, key) for key in changed})
-        self._names.change({key: key if key in cell.jobs else None for key in changed})
-        self._stale = {}
+        return looked
 
     def _rank(self, cell: Cell, observed: Observed, key: str) -> tuple[bool, int, str] | None:
         """Return where a job stands; None for one that is gone."""
