@@ -9,9 +9,9 @@ A job is read again when something of it has changed: ``note`` has to be told. F
 is to say that what may be placed of them follows from more than their own record, and are read in each pass.
 """
 
-from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from itertools import chain
 from typing import NamedTuple
 from zlib import crc32
 
@@ -31,54 +31,48 @@ may do for each of a thousand classes, and is taken by the first."""
 
 
 class ClassQueue(msgspec.Struct):
-    """The waiting jobs with tasks of one class: their keys by priority and user, ascending. (In production
-    a class may be of several priorities: nobody there preempts another.)"""
+    """The waiting jobs with tasks of one class: their keys by priority and user, those first that have not
+    had a turn for longest. (In production a class may be of several priorities: nobody there preempts
+    another.)"""
 
-    levels: dict[int, dict[str, list[str]]] = {}
+    levels: dict[int, dict[str, dict[str, None]]] = {}
     tasks: int = 0
     tasks_of_job_max: int = 0
 
 
 class Turns:
-    """The turns of one user: the jobs of his classes in a circle each, and the classes in another."""
+    """The turns of one user: one of a job of each class, in a circle."""
 
-    def __init__(self, classes: list[tuple[TaskClass, list[str]]], position: int, user: str) -> None:
-        start = _start(position, user, len(classes))
-        self._ring = deque(classes[start:] + classes[:start])
-        self._position = position
-        self._next: dict[TaskClass, tuple[int, int]] = {}  # where it began, and how many had their turn
+    def __init__(self, classes: list[tuple[TaskClass, Iterable[str]]], start: int) -> None:
+        self._ring = deque((kind, iter(keys)) for kind, keys in classes[start:] + classes[:start])
 
     def next(self, room: Callable[[TaskClass], int]) -> tuple[TaskClass, str] | None:
         """Return whose turn it is, of classes for which there is room; None: nobody's."""
         while self._ring:
             kind, keys = self._ring.popleft()
-            if room(kind) < 0:
-                continue
-            start, count = self._next.get(kind) or (_start(self._position, keys[0], len(keys)), 0)
-            self._next[kind] = start, count + 1
-            if count + 1 < len(keys):
+            if room(kind) >= 0 and (key := next(keys, None)) is not None:
                 self._ring.append((kind, keys))
-            return kind, keys[(start + count) % len(keys)]
+                return kind, key
         return None
 
 
 class Limits:
-    """How much more one pass may take."""
+    """How much more one pass may take; ``jobs`` is how many in all."""
 
     def __init__(self, room: Callable[[TaskClass], int], jobs_max: int) -> None:
-        self._room, self._jobs = room, jobs_max
+        self._room, self.jobs = room, jobs_max
         self._again, self._most_room = TRIED_AGAIN, 0  # both of classes that failed before
         self._left: dict[TaskClass, int] = {}
 
     @property
     def is_reached(self) -> bool:
         """Whether something may have been left for that reason."""
-        return self._jobs <= 0 or self._again + self._most_room <= 0
+        return self.jobs <= 0 or self._again + self._most_room <= 0
 
     def left(self, kind: TaskClass) -> int:
         """Return how many more tasks of a class may be tried but for one; below 0: none."""
         failed_before = kind.failed_version != NOT_FAILED
-        if self._jobs <= 0 or (failed_before and self._again + self._most_room <= 0):
+        if self.jobs <= 0 or (failed_before and self._again + self._most_room <= 0):
             return -1
         found = self._left.get(kind)
         if found is None:
@@ -91,7 +85,7 @@ class Limits:
     def use(self, kind: TaskClass, tasks: int, *, is_new: bool) -> None:
         """Note that a job with so many tasks of a class is taken; ``is_new``: it was not yet."""
         self._left[kind] -= tasks
-        self._jobs -= is_new
+        self.jobs -= is_new
         self._again -= kind.failed_version != NOT_FAILED
 
 
@@ -159,19 +153,31 @@ class PendingQueue:
                 self._remove(key)
         return Taken(taken)
 
-    def _chosen(self, priority: int, kinds: list[TaskClass], limits: "Limits", position: int) -> list[str]:
+    def _chosen(
+        self, priority: int, kinds: list[TaskClass], limits: "Limits", position: int
+    ) -> Collection[str]:
         """Return jobs of classes of one priority: users take turns, and classes within a user."""
-        by_user: dict[str, list[tuple[TaskClass, list[str]]]] = {}
+        by_user: dict[str, list[tuple[TaskClass, Iterable[str]]]] = {}
+        fresh = 0  # jobs, where all classes are
         for kind in kinds:
             # Those taken at a higher priority may have been its last.
             levels = self.classes[kind].levels if kind in self.classes else {}
             for user, keys in levels.get(priority, {}).items():
                 by_user.setdefault(user, []).append((kind, keys))
+                fresh += len(keys) if kind.failed_version == NOT_FAILED else limits.jobs
+        chosen: dict[str, None] = {}  # a job is in several classes where tasks have needs of their own
+        if fresh < limits.jobs:  # all of them
+            for _, waiting in chain.from_iterable(by_user.values()):
+                chosen.update(dict.fromkeys(waiting))
+            limits.jobs -= len(chosen)
+            return chosen
         users = sorted(by_user)
         # Not by the number alone by which the order of turns begins: both together would pass over somebody.
         start = _start(position, "", len(users)) if users else 0
-        ring = deque((user, Turns(by_user[user], position, user)) for user in users[start:] + users[:start])
-        chosen: dict[str, None] = {}  # a job is in several classes where tasks have needs of their own
+        ring = deque(
+            (user, Turns(by_user[user], _start(position, user, len(by_user[user]))))
+            for user in users[start:] + users[:start]
+        )
         while ring:
             user, turns = ring.popleft()
             found = turns.next(limits.left)
@@ -180,7 +186,7 @@ class PendingQueue:
                 limits.use(kind, self.jobs[key].counts()[kind], is_new=key not in chosen)
                 chosen[key] = None
                 ring.append((user, turns))
-        return list(chosen)
+        return chosen
 
     def give_back(self, waiting: Waiting) -> None:
         """Put a job into the queue, with all of its tasks."""
@@ -193,7 +199,7 @@ class PendingQueue:
                 queue = self.classes[kind] = ClassQueue()
             queue.tasks += tasks
             queue.tasks_of_job_max = max(queue.tasks_of_job_max, tasks)
-            insort(queue.levels.setdefault(spec.priority, {}).setdefault(spec.user, []), key)
+            queue.levels.setdefault(spec.priority, {}).setdefault(spec.user, {})[key] = None
 
     def _remove(self, key: str) -> None:
         waiting = self.jobs.pop(key, None)
@@ -205,7 +211,7 @@ class PendingQueue:
             queue.tasks -= tasks
             users = queue.levels[spec.priority]
             keys = users[spec.user]
-            del keys[bisect_left(keys, key)]
+            del keys[key]
             if not keys:
                 del users[spec.user]
             if not users:

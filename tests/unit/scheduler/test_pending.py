@@ -133,19 +133,20 @@ def test_why_many_new_classes_wait_is_said_in_several_passes(
     assert len(busy.core.refusals) == 35
 
 
-def queue_of(specs: list[JobSpec], position: int = 0) -> tuple[PendingQueue, Cell]:
+def queue_of(specs: list[JobSpec], *, failed_before: bool = False) -> PendingQueue:
     cell = cell_of([machine("m0")], specs)
-    cell.position = position
     queue = PendingQueue(cell.waiting)
     queue.read(cell, Classes(), Fleet.of(cell, observed_of(cell), 0, NOW.mono), NOW.wall)
-    return queue, cell
+    for kind in queue.classes if failed_before else ():
+        kind.failed_version = 1
+    return queue
 
 
 def test_users_have_their_turns_whatever_the_number_of_their_jobs() -> None:
     specs = [*numbered(20, "ann"), *numbered(1, "bob"), *numbered(3, "cid")]
     first = Counter[str]()
     for position in range(1, 1201):
-        queue, _ = queue_of(specs)
+        queue = queue_of(specs, failed_before=True)
         taken, _ = queue.take(list(queue.classes), lambda _: 1, BUDGET, position)
         first[next(turns(levels(taken, position)[0])).spec.user] += 1
         assert len(taken) == 2  # one more than there is room for
@@ -154,17 +155,19 @@ def test_users_have_their_turns_whatever_the_number_of_their_jobs() -> None:
 
 
 def test_the_jobs_of_a_user_have_their_turns() -> None:
+    queue = queue_of(numbered(5), failed_before=True)
     first = Counter[str]()
     for position in range(1, 1001):
-        queue, _ = queue_of(numbered(5))
         taken, _ = queue.take(list(queue.classes), lambda _: 1, BUDGET, position)
         first[next(turns(levels(taken, position)[0])).spec.key] += 1
+        for each in taken:
+            queue.give_back(each)
     assert all(130 < times < 280 for times in first.values()), first
     assert len(first) == 5
 
 
 def test_no_more_jobs_are_taken_than_a_pass_may_try() -> None:
-    queue, _ = queue_of([*numbered(5), *numbered(5, "bob", priority=100), *numbered(5, "cid", priority=50)])
+    queue = queue_of([*numbered(5), *numbered(5, "bob", priority=100), *numbered(5, "cid", priority=50)])
     taken, above = queue.take(list(queue.classes), lambda _: 1000, 7, 1)
     assert Counter(each.spec.user for each in taken) == {"bob": 5, "cid": 2}
     assert above == 1  # of what is lower nothing was taken, and nothing else of it may be tried
@@ -178,7 +181,7 @@ def test_no_more_jobs_are_taken_than_a_pass_may_try() -> None:
 
 def test_a_job_of_several_classes_is_taken_once() -> None:
     own = {0: Override(resources=Resources(2000, GIB)), 1: Override(resources=Resources(3000, GIB))}
-    queue, _ = queue_of([spec("ann/odd", 4, overrides=own), spec("bob/even", 4)])
+    queue = queue_of([spec("ann/odd", 4, overrides=own), spec("bob/even", 4)])
     assert len(queue.classes) == 3
     taken, _ = queue.take(list(queue.classes), lambda _: 1000, BUDGET, 1)
     assert sorted(each.job.key for each in taken) == ["ann/odd", "bob/even"]
