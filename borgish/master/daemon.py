@@ -349,6 +349,7 @@ class Daemon:
 
     def close(self) -> None:
         """Let go of the store."""
+        self._reader.close()
         self._leader.close()
 
 

@@ -38,7 +38,7 @@ T = TypeVar("T")
 EVENTS_KEPT = 10_000
 TASKS_AT_ONCE = 1_000
 """So many tasks are summed up at once: some milliseconds."""
-PAUSE_SECONDS = 0.01
+CATCH_UP_PAUSE_SECONDS = 0.01
 MORE_LATER = f"more may be preempted for it later: at once no more than {LIMIT_SHARE:.0%} of what runs"
 
 
@@ -143,13 +143,18 @@ class Reader:
         if self._tally.is_behind and self._catching_up is None:
             self._catching_up = asyncio.create_task(self._catch_up(), name="sums")
 
+    def close(self) -> None:
+        """Sum up nothing more."""
+        if self._catching_up is not None:
+            self._catching_up.cancel()
+
     async def _catch_up(self) -> None:
         """Bring the sums up to date bit by bit, as after a start, when all machines report: whoever reads
         first would hold up everybody for as long as it takes at once."""
         try:
             while self._tally.is_behind:
                 self._tally.fill_some(self._core.cell, self._core.observed, TASKS_AT_ONCE)
-                await asyncio.sleep(PAUSE_SECONDS)
+                await asyncio.sleep(CATCH_UP_PAUSE_SECONDS)
         finally:
             self._catching_up = None
 

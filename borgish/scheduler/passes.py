@@ -124,9 +124,10 @@ class Pass:
 
     def plan(self, leaving: frozenset[str]) -> Plan:
         """Go through the queue once. ``leaving``: machines with attempts that have yet to end."""
-        self._place_promised(leaving)
         queue, position = self._queue, self._cell.position
+        # First: what is kept for somebody is let go and kept again, and is no news for anybody.
         kinds = self._refusals.recall(dict.fromkeys(kind for kind, _ in self._counts()))
+        self._place_promised(leaving)
         taken, above = queue.take(kinds, self._refusals.room, self._budget, position)
         special = [each for each in self._special if above is None or each.spec.priority >= above]
         for level in levels([*special, *taken], position):
@@ -140,13 +141,14 @@ class Pass:
         moved = self._placed.keys() | {promise.job for promise in promises}
         for waiting in taken:
             if waiting.job.key in moved:
+                queue.drop(waiting.job.key)
                 queue.note((waiting.job.key,))
             else:
                 queue.give_back(waiting)
         is_explained = self._refusals.explain(self._preemptions.held_back, queue)
         others = sorted(moved | queue.special.keys())
         refusals = with_held(self._cell, queue.special, self._refusals.of(others), self._now.wall)
-        self._classes.forget_unused(kind for kind, _ in self._counts())
+        self._classes.forget_unused((kind for kind, _ in self._counts()), self._cell.jobs)
         return Plan(
             tuple(placed.placement(job) for job, placed in self._placed.items()),
             RefusalsByJob(refusals, QueueRefusals(queue)),
@@ -427,7 +429,8 @@ class Refusals:
         return found
 
     def room(self, kind: TaskClass) -> int:
-        """Return how many tasks may fit of a class that ``recall`` returned; without room it has failed."""
+        """Return how many tasks may fit of a class that ``recall`` returned. Where it is none, take it as
+        failed."""
         since = kind.failed_version
         if since == RETRY:
             return 1

@@ -12,7 +12,7 @@ is to say that what may be placed of them follows from more than their own recor
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import chain
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from zlib import crc32
 
 import msgspec
@@ -27,7 +27,8 @@ from borgish.spec.job import Affinity
 
 TRIED_AGAIN = 16
 """So many more jobs of classes that failed before are tried in a pass than may fit: one place that comes free
-may do for each of a thousand classes, and is taken by the first."""
+may do for each of a thousand classes, and is taken by the first. Twice as many in the next pass where these
+were not all: what is lower waits for these, and must not do so for ever where something always changes."""
 
 
 class ClassQueue(msgspec.Struct):
@@ -46,45 +47,51 @@ class Turns:
     def __init__(self, classes: list[tuple[TaskClass, Iterable[str]]], start: int) -> None:
         self._ring = deque((kind, iter(keys)) for kind, keys in classes[start:] + classes[:start])
 
-    def next(self, room: Callable[[TaskClass], int]) -> tuple[TaskClass, str] | None:
-        """Return whose turn it is, of classes for which there is room; None: nobody's."""
+    def next(self, may_have: Callable[[TaskClass], bool]) -> tuple[TaskClass, str] | None:
+        """Return whose turn it is, of classes that may have one; None: nobody's."""
         while self._ring:
             kind, keys = self._ring.popleft()
-            if room(kind) >= 0 and (key := next(keys, None)) is not None:
+            if may_have(kind) and (key := next(keys, None)) is not None:
                 self._ring.append((kind, keys))
                 return kind, key
         return None
 
 
 class Limits:
-    """How much more one pass may take; ``jobs`` is how many in all."""
+    """How many more jobs one pass may take: ``jobs`` in all; ``again`` of classes that failed before, beside
+    as many as there is room for in the class with most: what there is they may have to share."""
 
-    def __init__(self, room: Callable[[TaskClass], int], jobs_max: int) -> None:
-        self._room, self.jobs = room, jobs_max
-        self._again, self._most_room = TRIED_AGAIN, 0  # both of classes that failed before
-        self._left: dict[TaskClass, int] = {}
+    def __init__(self, room: Callable[[TaskClass], int], jobs: int, again: int) -> None:
+        self._room, self.jobs, self._again = room, jobs, again
+        self._most_room = 0
+        self._of_class: dict[TaskClass, int] = {}
 
     @property
-    def is_reached(self) -> bool:
+    def is_used_up(self) -> bool:
         """Whether something may have been left for that reason."""
-        return self.jobs <= 0 or self._again + self._most_room <= 0
+        return self.jobs <= 0 or self.is_used_up_again
 
-    def left(self, kind: TaskClass) -> int:
-        """Return how many more tasks of a class may be tried but for one; below 0: none."""
+    @property
+    def is_used_up_again(self) -> bool:
+        """Whether it may have been of a class that failed before."""
+        return self._again + self._most_room <= 0
+
+    def allow(self, kind: TaskClass) -> bool:
+        """Return whether another job of a class may be taken: of each as many as tasks may fit, and one more,
+        that it be known whether that one fits; none where there is no room."""
         failed_before = kind.failed_version != NOT_FAILED
-        if self.jobs <= 0 or (failed_before and self._again + self._most_room <= 0):
-            return -1
-        found = self._left.get(kind)
-        if found is None:
+        if self.jobs <= 0 or (failed_before and self.is_used_up_again):
+            return False
+        if kind not in self._of_class:
             room = self._room(kind)
-            found = self._left[kind] = room or -1
+            self._of_class[kind] = room + 1 if room else 0
             if failed_before:
                 self._most_room = max(self._most_room, room)
-        return found
+        return self._of_class[kind] > 0
 
-    def use(self, kind: TaskClass, tasks: int, *, is_new: bool) -> None:
-        """Note that a job with so many tasks of a class is taken; ``is_new``: it was not yet."""
-        self._left[kind] -= tasks
+    def use(self, kind: TaskClass, *, is_new: bool) -> None:
+        """Note that a job has its turn for a class; ``is_new``: its first."""
+        self._of_class[kind] -= 1  # however many tasks it has: in a turn one of them is placed
         self.jobs -= is_new
         self._again -= kind.failed_version != NOT_FAILED
 
@@ -104,6 +111,7 @@ class PendingQueue:
         self.classes: dict[TaskClass, ClassQueue] = {}
         self.special: dict[str, Waiting | None] = {}  # None: nothing of it may be placed now
         self._unread = set(jobs)
+        self._again = TRIED_AGAIN
         self._terms: tuple[Affinity, ...] = ()  # of which the classes know
 
     def note(self, jobs: Iterable[str]) -> None:
@@ -120,7 +128,7 @@ class PendingQueue:
             )
         for key in sorted(self._unread | self.special.keys()):
             self.special.pop(key, None)
-            self._remove(key)
+            self.drop(key)
             if not cell.waiting.get(key) or cell.jobs[key].spec.inside != fleet.alloc_set:
                 continue
             waiting = waiting_of(cell, classes, fleet, key, at)
@@ -133,25 +141,27 @@ class PendingQueue:
     def take(
         self, kinds: Iterable[TaskClass], room: Callable[[TaskClass], int], jobs_max: int, position: int
     ) -> Taken:
-        """Take jobs of these classes out of the queue, in the order of turns, high priorities first.
+        """Take jobs of these classes out of the queue: those whose turn it is, high priorities first. Each is
+        to be given back, or dropped.
 
-        ``room`` says how many tasks of a class may fit: so many are taken and at least one more, that it be
-        known whether more would; none where there is no room. Who begins follows from the journal's
+        ``room`` says how many tasks of a class may fit. Whose turn it is also follows from the journal's
         ``position``.
         """
         by_priority: dict[int, list[TaskClass]] = {}
         for kind in kinds:
             for priority in self.classes[kind].levels if kind in self.classes else ():
                 by_priority.setdefault(priority, []).append(kind)
-        limits = Limits(room, jobs_max)
+        limits, above = Limits(room, jobs_max, self._again), None
         taken: list[Waiting] = []
         for priority, those in sorted(by_priority.items(), reverse=True):
-            if limits.is_reached:
-                return Taken(taken, priority + 1)
+            if limits.is_used_up:
+                above = priority + 1
+                break
             for key in self._chosen(priority, those, limits, position):
                 taken.append(self.jobs[key])
-                self._remove(key)
-        return Taken(taken)
+                self._unqueue(self.jobs[key])
+        self._again = 2 * self._again if limits.is_used_up_again else TRIED_AGAIN
+        return Taken(taken, above)
 
     def _chosen(
         self, priority: int, kinds: list[TaskClass], limits: "Limits", position: int
@@ -180,17 +190,17 @@ class PendingQueue:
         )
         while ring:
             user, turns = ring.popleft()
-            found = turns.next(limits.left)
+            found = turns.next(limits.allow)
             if found is not None:
                 kind, key = found
-                limits.use(kind, self.jobs[key].counts()[kind], is_new=key not in chosen)
+                limits.use(kind, is_new=key not in chosen)
                 chosen[key] = None
                 ring.append((user, turns))
         return chosen
 
     def give_back(self, waiting: Waiting) -> None:
         """Put a job into the queue, with all of its tasks."""
-        waiting.done = 0
+        waiting.done, waiting.is_taken = 0, False
         key, spec = waiting.job.key, waiting.spec
         self.jobs[key] = waiting
         for kind, tasks in waiting.counts().items():
@@ -201,11 +211,15 @@ class PendingQueue:
             queue.tasks_of_job_max = max(queue.tasks_of_job_max, tasks)
             queue.levels.setdefault(spec.priority, {}).setdefault(spec.user, {})[key] = None
 
-    def _remove(self, key: str) -> None:
+    def drop(self, key: str) -> None:
+        """Take a job out of the queue, if it is there."""
         waiting = self.jobs.pop(key, None)
-        if waiting is None:
-            return
-        spec = waiting.spec
+        if waiting is not None and not waiting.is_taken:
+            self._unqueue(waiting)
+
+    def _unqueue(self, waiting: Waiting) -> None:
+        waiting.is_taken = True
+        key, spec = waiting.job.key, waiting.spec
         for kind, tasks in waiting.counts().items():
             queue = self.classes[kind]
             queue.tasks -= tasks
@@ -234,7 +248,8 @@ def is_special(cell: Cell, job: Job) -> bool:
 
 
 class QueueRefusals(Mapping[str, tuple[Refusal, ...]]):
-    """Why the jobs of a queue wait, put together when it is asked for: a job says what its classes do."""
+    """Why the jobs of a queue wait, put together when it is asked for: a job says what its classes do. They
+    are in the order in which they came, whoever had his turn."""
 
     def __init__(self, queue: PendingQueue) -> None:
         self._jobs = queue.jobs
@@ -244,6 +259,11 @@ class QueueRefusals(Mapping[str, tuple[Refusal, ...]]):
         if not _is_explained(waiting):
             raise KeyError(job)
         return refusals(job, waiting.by_class())
+
+    def get(self, job: str, default: Any = None) -> Any:
+        """Return why a job waits."""
+        waiting = self._jobs.get(job)
+        return default if waiting is None else refusals(job, waiting.by_class()) or default
 
     def __contains__(self, job: object) -> bool:
         waiting = self._jobs.get(job) if isinstance(job, str) else None

@@ -1,6 +1,7 @@
 """What results from one pass of the scheduler."""
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import msgspec
 
@@ -64,6 +65,13 @@ class RefusalsByJob(Mapping[str, tuple[Refusal, ...]]):
                 return layer[job]
         raise KeyError(job)
 
+    def get(self, job: str, default: Any = None) -> Any:
+        """Return why a job waits."""
+        for layer in self._layers:
+            if (found := layer.get(job)) is not None:
+                return found
+        return default
+
     def __contains__(self, job: object) -> bool:
         return any(job in layer for layer in self._layers)
 
@@ -93,11 +101,13 @@ class Plan(msgspec.Struct, frozen=True):
     more: bool = False  # there is more to do: call again
 
 
-def merged(*plans: Plan) -> Plan:
-    """Return one plan of several that are about different jobs."""
+def merged(plan: Plan, *few: Plan) -> Plan:
+    """Return one plan of several that are about different jobs; but for the first about few of them."""
+    plans = plan, *few
+    refusals = {job: each.refusals[job] for each in few for job in each.refusals}
     return Plan(
         tuple(placement for each in plans for placement in each.placements),
-        RefusalsByJob(*(each.refusals for each in plans)),
+        RefusalsByJob(refusals, plan.refusals),
         tuple(preemption for each in plans for preemption in each.preemptions),
         tuple(promise for each in plans for promise in each.promises),
         more=any(each.more for each in plans),

@@ -12,7 +12,7 @@ nobody is always first when places come free one by one.
 """
 
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from functools import partial
 from typing import NamedTuple, TypeVar
 from zlib import crc32
@@ -110,13 +110,14 @@ class Classes:
             if kind.failed_version >= 0:
                 kind.failed_version = RETRY
 
-    def forget_unused(self, used: Iterable[TaskClass]) -> None:
-        """Drop classes that are not in use, when there are many, or when none is shared."""
+    def forget_unused(self, used: Iterable[TaskClass], jobs: Container[str]) -> None:
+        """Drop classes that are not in use, and what is known of others than these jobs, when there are many,
+        or when none is shared."""
         if self.shared and len(self._classes) <= self._classes_max and len(self._known) <= self._known_max:
             return
         kept = set(used)
         self._classes = {key: kind for key, kind in self._classes.items() if kind in kept}
-        self._known = {job: known for job, known in self._known.items() if known.kind in kept}
+        self._known = {job: known for job, known in self._known.items() if known.kind in kept and job in jobs}
         # Where more are in use, not at each pass.
         self._classes_max = max(CLASSES_KEPT, 2 * len(self._classes))
         self._known_max = max(CLASSES_KEPT, 2 * len(self._known))
@@ -182,6 +183,7 @@ class Waiting(msgspec.Struct, eq=False):
     usual: TaskClass
     unusual: dict[int, TaskClass]  # tasks whose needs are their own
     done: int = 0
+    is_taken: bool = False  # out of the queue, for the pass that goes on
 
     def take(self) -> tuple[TaskClass, int]:
         """Return the next task and its class."""

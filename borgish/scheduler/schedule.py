@@ -160,7 +160,7 @@ class Scheduler:
         else:
             self._pending.note(cell, changed)
             placed = changed
-        for job in filter(None, map(cell.jobs.get, placed)):
+        for job in filter(None, map(cell.jobs.get, sorted(placed))):
             fleet.topology.know_spec(job.spec, partial(fleet.rows_of, cell, job.key))
         self._changed_jobs = None
         fleet.topology.expect(self._pending.terms)

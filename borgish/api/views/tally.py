@@ -78,12 +78,13 @@ class Tally:
             stale.setdefault(key, set())
         for tasks in (touched.tasks, seen):
             for key, indexes in tasks.items():
-                known = stale.setdefault(key, set())
-                before = len(known)
+                self._behind -= len(known := stale.setdefault(key, set()))
                 known.update(indexes)
-                self._behind += len(known) - before
+                self._behind += len(known)
         for key in (*touched.jobs_gone, *touched.tasks_gone):
-            stale.setdefault(key, set()).update(self._up.get(key, ()))
+            self._behind -= len(known := stale.setdefault(key, set()))
+            known.update(self._up.get(key, ()))
+            self._behind += len(known)
         if len(stale) > JOBS_BEHIND_MAX:
             self._begin()
 
@@ -106,6 +107,10 @@ class Tally:
         changed = set[str]()
         while self._stale and left > 0:
             key, indexes = self._stale.popitem()
+            if len(indexes) > left:
+                looked_at = set(islice(indexes, int(left)))
+                self._stale[key] = indexes - looked_at
+                indexes = looked_at
             changed.add(key)
             self._behind -= len(indexes)
             left -= 1 + len(indexes)
@@ -113,14 +118,12 @@ class Tally:
                 self._look_again(observed, there, indexes)
             else:
                 self._up.pop(key, None)
-        if not self._stale:
-            self._behind = 0
         while self._rest and left > 0:
             key, begin = self._rest.pop()
             changed.add(key)
             if (there := cell.jobs.get(key)) is None:
                 continue
-            end = int(min(len(there.tasks), begin + left))
+            end = int(max(begin, min(len(there.tasks), begin + left)))
             self._look_again(observed, there, range(begin, end))
             left -= 1 + end - begin
             if end < len(there.tasks):

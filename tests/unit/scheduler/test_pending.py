@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from borgish.cell.command import Command
-from borgish.cell.commands import KillTasks, ScaleJob, SubmitJob
+from borgish.cell.commands import KillTasks, Observe, ScaleJob, SeenAttempt, SubmitJob
 from borgish.cell.model import Cell, Snapshot
 from borgish.clock import Now
 from borgish.master.core import Core
@@ -20,6 +20,7 @@ from borgish.scheduler.queue import Classes, Waiting, levels, turns, waiting_of
 from borgish.scheduler.schedule import RESYNC_SECONDS
 from borgish.scheduler.task_class import TaskClass
 from borgish.spec.job import Affinity, Constraint, JobSpec, Override, Spread
+from borgish.vocabulary import Phase
 from tests.unit.scheduler.cells import GIB, NOW, cell_of, machine, observed_of, spec
 
 WHOLE = 4000  # thousandths of a core: a whole machine
@@ -30,10 +31,12 @@ class Busy:
     """A master whose machines each run one task that takes all of it; and what its passes read of what
     waits."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, machines: int = 3) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, machines: int = 3, cpu: int = WHOLE) -> None:
         self.now, self.tasks_max = Now(100.0, 100.0), BUDGET
         names = [f"m{number}" for number in range(machines)]
-        there = {name: machine(name, cpu=WHOLE, ram=GIB * 1024) for name in names}
+        there = {
+            name: machine(name, capacity=Resources(cpu, GIB * 1024, devices={"gpu": 1000})) for name in names
+        }
         self.core = Core(Cell(Snapshot("p", machines=there)), ReconcileSettings(), self.now)
         self.core.begin(1, "me", self.now)
         self.read: list[str] = []
@@ -43,7 +46,7 @@ class Busy:
             return waiting_of(cell, classes, fleet, key, at)
 
         monkeypatch.setattr("borgish.scheduler.pending.waiting_of", counted)
-        self.do(*(SubmitJob(spec(f"old/{name}", cpu=WHOLE)) for name in names))
+        self.do(*(SubmitJob(spec(f"old/{name}", cpu=cpu)) for name in names))
 
     def do(self, *commands: Command) -> list[str]:
         """Have this done, and step until nothing is left to do; return the jobs that got places."""
@@ -166,17 +169,61 @@ def test_the_jobs_of_a_user_have_their_turns() -> None:
     assert len(first) == 5
 
 
+def test_a_job_of_many_tasks_takes_no_more_places_than_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    for together in (1, 5, 10):
+        busy = Busy(monkeypatch, machines=40)
+        busy.wait(spec("ann/big", 1000, cpu=WHOLE), *numbered(100, "bob"))
+        for first in range(0, 40, together):
+            busy.do(*(KillTasks(f"old/m{first + more}", None) for more in range(together)))
+        assert 15 <= busy.core.cell.jobs["ann/big"].running <= 25
+
+
+def never_fitting(gangs: int) -> list[SubmitJob]:
+    """Return jobs that look as if they fitted, and do not: of three tasks there is room for two."""
+    names = (f"hi/g{number:02}" for number in range(gangs))
+    return [SubmitJob(spec(name, 3, cpu=4000, gang=True, priority=150)) for name in names]
+
+
+def test_what_is_lower_gets_its_turn_where_something_always_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    busy = Busy(monkeypatch, machines=1, cpu=2 * WHOLE)
+    busy.do(KillTasks("old/m0", None), SubmitJob(spec("x/t0", cpu=10, priority=250)))
+    busy.do(*never_fitting(4 * TRIED_AGAIN))
+    asked: list[Input] = [CommandRequest(0, SubmitJob(spec("low/small", cpu=500)), "ann")]
+    for number in range(10):  # steps, each with a change that may help all of them
+        others = KillTasks(f"x/t{number}", None), SubmitJob(spec(f"x/t{number + 1}", cpu=10, priority=250))
+        asked += [CommandRequest(1 + place, each, "ann") for place, each in enumerate(others)]
+        busy.core.step(asked, busy.now)
+        asked = []
+    assert busy.core.cell.jobs["low/small"].running == 1
+
+
+def test_a_kept_place_is_no_news_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    busy = Busy(monkeypatch, machines=1, cpu=2 * WHOLE)
+    gpu = Resources(1000, GIB, devices={"gpu": 1000})
+    busy.do(KillTasks("old/m0", None), SubmitJob(spec("low/victim", resources=gpu)))
+    task = busy.core.cell.jobs["low/victim"].tasks[0]
+    up = SeenAttempt("low/victim/0", task.attempt, Phase.UP, gpu, devices=task.devices)
+    busy.do(Observe("m0", "b", "i", (up,), whole=True))
+    busy.do(*never_fitting(4 * TRIED_AGAIN))
+    busy.do(SubmitJob(spec("hi/first", priority=250, resources=gpu)))
+    assert busy.core.cell.promised, "the victim is leaving"
+    assert busy.steps < 10
+    busy.do(SubmitJob(spec("low/small", cpu=500)))
+    assert busy.core.cell.jobs["low/small"].running == 1
+    assert busy.steps < 10
+
+
 def test_no_more_jobs_are_taken_than_a_pass_may_try() -> None:
     queue = queue_of([*numbered(5), *numbered(5, "bob", priority=100), *numbered(5, "cid", priority=50)])
     taken, above = queue.take(list(queue.classes), lambda _: 1000, 7, 1)
     assert Counter(each.spec.user for each in taken) == {"bob": 5, "cid": 2}
     assert above == 1  # of what is lower nothing was taken, and nothing else of it may be tried
-    assert len(queue.jobs) == 8
+    assert sum(not each.is_taken for each in queue.jobs.values()) == 8
     for each in taken:
         queue.give_back(each)
     everything, above = queue.take(list(queue.classes), lambda _: 1000, BUDGET, 1)
     assert (len(everything), above) == (15, None)
-    assert (queue.jobs, queue.classes) == ({}, {})
+    assert queue.classes == {}
 
 
 def test_a_job_of_several_classes_is_taken_once() -> None:
