@@ -157,7 +157,6 @@ class Core:
         self._record(BeginEpoch(epoch, holder, rules, seen), "election", now)
         if admitted is not None:
             self._audited(BY_HOST, admitted, self._record(admitted, HOST, now), now)
-        self._scheduler.note(self.cell.touched.changed_jobs())
         return self._finish((), frozenset(self.cell.machines), more=False)
 
     def step(
@@ -197,8 +196,6 @@ class Core:
         more = False
         if free_space.level is not Level.FULL:
             self._reconcile(now)
-        self._scheduler.note(self.cell.touched.changed_jobs())
-        if free_space.level is not Level.FULL:
             more = self._schedule(now, tasks_max)
         # Of this step's reports those that have something to stop.
         superseded = {
@@ -222,7 +219,7 @@ class Core:
         touched = self.cell.take_touched()
         self._stale |= (touched.machines | touched.placements | touched.machines_gone) - self._read
         self._read = set()
-        changed = touched.tasks.keys() | touched.tasks_gone.keys() | touched.jobs_gone | touched.leases.keys()
+        changed = touched.changed_jobs()
         self._exclusive = {key for key in changed if key in self.cell.leases or key in self.observed.leases}
         entries, self._entries = tuple(self._entries), []
         audit, self._audit = tuple(self._audit), []
@@ -434,6 +431,7 @@ class Core:
         return commands
 
     def _schedule(self, now: Now, tasks_max: int) -> bool:
+        self._scheduler.note(self.cell.touched.changed_jobs())
         # Not "- keys()", which walks all machines at each step.
         if new := [name for name in self.cell.touched.machines if name not in self.observed.machines]:
             watch(self.observed, new, now)
@@ -444,6 +442,7 @@ class Core:
         if not self.cell.waiting:
             self.refusals, self.observed.refused, self._has_more = {}, {}, False
             return False
+        # Where nothing has changed a pass would find what the last one did.
         if not (self._is_resync or self._read or self.cell.touched or self._has_more):
             return False
         plan = self._scheduler.schedule(self._in_sight(), self.observed, now, tasks_max)

@@ -145,11 +145,10 @@ class Topology:
     def know_spec(self, spec: JobSpec, rows: Callable[[], Sequence[int]]) -> None:
         """Note what a job asks for now: those of its tasks that are on machines, on ``rows``, count by that,
         and its terms keep others off, also while a rolling update is under way."""
-        counted = self._jobs.get(spec.key)
+        counted = self._own(spec.key)
         if counted is None or counted.spec is spec:
             return
-        before, counted = counted.spec, self._own(spec.key) or counted
-        counted.spec = spec
+        before, counted.spec = counted.spec, spec
         if before.labels == spec.labels and before.apart == spec.apart:
             return
         counted.counters = None

@@ -141,7 +141,7 @@ class Pass:
         moved = self._placed.keys() | {promise.job for promise in promises}
         for waiting in taken:
             if waiting.job.key in moved:
-                queue.drop(waiting.job.key)
+                queue.drop(waiting.job.key)  # ``others`` says why the rest of it waits
                 queue.note((waiting.job.key,))
             else:
                 queue.give_back(waiting)

@@ -12,8 +12,7 @@ is to say that what may be placed of them follows from more than their own recor
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import chain
-from typing import Any, NamedTuple
-from zlib import crc32
+from typing import NamedTuple
 
 import msgspec
 
@@ -21,7 +20,7 @@ from borgish.cell.model import Cell, Job
 from borgish.scheduler.affinity import repelling, selects
 from borgish.scheduler.fleet import Fleet
 from borgish.scheduler.plan import Refusal
-from borgish.scheduler.queue import Classes, Waiting, waiting_of
+from borgish.scheduler.queue import Classes, Waiting, rotated, waiting_of
 from borgish.scheduler.task_class import NOT_FAILED, Explanation, TaskClass
 from borgish.spec.job import Affinity
 
@@ -44,8 +43,8 @@ class ClassQueue(msgspec.Struct):
 class Turns:
     """The turns of one user: one of a job of each class, in a circle."""
 
-    def __init__(self, classes: list[tuple[TaskClass, Iterable[str]]], start: int) -> None:
-        self._ring = deque((kind, iter(keys)) for kind, keys in classes[start:] + classes[:start])
+    def __init__(self, classes: Iterable[tuple[TaskClass, Iterable[str]]]) -> None:
+        self._ring = deque((kind, iter(keys)) for kind, keys in classes)
 
     def next(self, may_have: Callable[[TaskClass], bool]) -> tuple[TaskClass, str] | None:
         """Return whose turn it is, of classes that may have one; None: nobody's."""
@@ -149,7 +148,7 @@ class PendingQueue:
         """
         by_priority: dict[int, list[TaskClass]] = {}
         for kind in kinds:
-            for priority in self.classes[kind].levels if kind in self.classes else ():
+            for priority in self._levels(kind):
                 by_priority.setdefault(priority, []).append(kind)
         limits, above = Limits(room, jobs_max, self._again), None
         taken: list[Waiting] = []
@@ -164,30 +163,24 @@ class PendingQueue:
         return Taken(taken, above)
 
     def _chosen(
-        self, priority: int, kinds: list[TaskClass], limits: "Limits", position: int
+        self, priority: int, kinds: list[TaskClass], limits: Limits, position: int
     ) -> Collection[str]:
         """Return jobs of classes of one priority: users take turns, and classes within a user."""
         by_user: dict[str, list[tuple[TaskClass, Iterable[str]]]] = {}
         fresh = 0  # jobs, where all classes are
         for kind in kinds:
-            # Those taken at a higher priority may have been its last.
-            levels = self.classes[kind].levels if kind in self.classes else {}
-            for user, keys in levels.get(priority, {}).items():
+            for user, keys in self._levels(kind).get(priority, {}).items():
                 by_user.setdefault(user, []).append((kind, keys))
                 fresh += len(keys) if kind.failed_version == NOT_FAILED else limits.jobs
         chosen: dict[str, None] = {}  # a job is in several classes where tasks have needs of their own
-        if fresh < limits.jobs:  # all of them
+        # All of them: a pass over a queue that is new costs a third more where turns are taken.
+        if fresh < limits.jobs:
             for _, waiting in chain.from_iterable(by_user.values()):
                 chosen.update(dict.fromkeys(waiting))
             limits.jobs -= len(chosen)
             return chosen
-        users = sorted(by_user)
-        # Not by the number alone by which the order of turns begins: both together would pass over somebody.
-        start = _start(position, "", len(users)) if users else 0
-        ring = deque(
-            (user, Turns(by_user[user], _start(position, user, len(by_user[user]))))
-            for user in users[start:] + users[:start]
-        )
+        users = rotated(sorted(by_user), position, " ")
+        ring = deque((user, Turns(rotated(by_user[user], position, f" {user}"))) for user in users)
         while ring:
             user, turns = ring.popleft()
             found = turns.next(limits.allow)
@@ -197,6 +190,10 @@ class PendingQueue:
                 chosen[key] = None
                 ring.append((user, turns))
         return chosen
+
+    def _levels(self, kind: TaskClass) -> dict[int, dict[str, dict[str, None]]]:
+        """Return the levels of a class; none where no job of it is in the queue, or not any more."""
+        return self.classes[kind].levels if kind in self.classes else {}
 
     def give_back(self, waiting: Waiting) -> None:
         """Put a job into the queue, with all of its tasks."""
@@ -234,10 +231,6 @@ class PendingQueue:
                 del self.classes[kind]
 
 
-def _start(position: int, salt: str, jobs: int) -> int:
-    return crc32(f"{position} {salt}".encode()) % jobs
-
-
 def is_special(cell: Cell, job: Job) -> bool:
     """Return whether what may be placed of a waiting job follows from more than its record: from leases and
     incoming attempts, from the time when it failed, or from places that are kept for it."""
@@ -255,15 +248,9 @@ class QueueRefusals(Mapping[str, tuple[Refusal, ...]]):
         self._jobs = queue.jobs
 
     def __getitem__(self, job: str) -> tuple[Refusal, ...]:
-        waiting = self._jobs[job]
-        if not _is_explained(waiting):
+        if not (found := refusals(job, self._jobs[job].by_class())):
             raise KeyError(job)
-        return refusals(job, waiting.by_class())
-
-    def get(self, job: str, default: Any = None) -> Any:
-        """Return why a job waits."""
-        waiting = self._jobs.get(job)
-        return default if waiting is None else refusals(job, waiting.by_class()) or default
+        return found
 
     def __contains__(self, job: object) -> bool:
         waiting = self._jobs.get(job) if isinstance(job, str) else None
@@ -340,13 +327,10 @@ class Pending:
     def compare(self, cell: Cell) -> None:
         """Note the jobs of which something else waits than is known, should nobody have said so."""
         known = self.machines.jobs
-        others = self.machines.special.keys() | self._inside.keys()
-        self.note(
-            cell,
-            [
-                key
-                for key, indexes in cell.waiting.items()
-                if key not in others and (key not in known or len(known[key].indexes) != len(indexes))
-            ]
-            + [key for key in known if key not in cell.waiting],
-        )
+        others = self.machines.special.keys() | self._inside.keys()  # which are read in each pass
+        changed = [
+            key
+            for key, indexes in cell.waiting.items()
+            if key not in others and (key not in known or len(known[key].indexes) != len(indexes))
+        ]
+        self.note(cell, changed + [key for key in (*known, *self._inside) if key not in cell.waiting])

@@ -1,7 +1,6 @@
 """What results from one pass of the scheduler."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import msgspec
 
@@ -54,7 +53,8 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 class RefusalsByJob(Mapping[str, tuple[Refusal, ...]]):
-    """Several mappings as one; of a job what the first of them has."""
+    """Several mappings as one; of a job what the first of them has. (``collections.ChainMap`` goes through
+    all keys before it yields one, and who looks at a cell wants a few of many.)"""
 
     def __init__(self, *layers: Mapping[str, tuple[Refusal, ...]]) -> None:
         self._layers = layers
@@ -64,13 +64,6 @@ class RefusalsByJob(Mapping[str, tuple[Refusal, ...]]):
             if job in layer:
                 return layer[job]
         raise KeyError(job)
-
-    def get(self, job: str, default: Any = None) -> Any:
-        """Return why a job waits."""
-        for layer in self._layers:
-            if (found := layer.get(job)) is not None:
-                return found
-        return default
 
     def __contains__(self, job: object) -> bool:
         return any(job in layer for layer in self._layers)
@@ -83,9 +76,6 @@ class RefusalsByJob(Mapping[str, tuple[Refusal, ...]]):
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
-
-    def __bool__(self) -> bool:
-        return any(True for _ in self)
 
     def __repr__(self) -> str:
         return repr(dict(self))

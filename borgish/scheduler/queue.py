@@ -1,5 +1,4 @@
-"""The pending queue (Nomad's blocked evaluations): which of the tasks that wait are alike, and in which order
-they have their turn.
+"""Which of the tasks that wait are alike, and in which order they have their turn. ``pending`` has the queue.
 
 Alike means: the same needs, facts wanted of a machine, preferences, ports, band, priority where that
 decides what they may preempt, and whether they are replicas of a service. A job with rules of its own
@@ -260,8 +259,8 @@ def levels(waiting: Iterable[Waiting], position: int) -> list[Level]:
         by_priority.setdefault(spec.priority, {}).setdefault(spec.user, []).append(each)
     found = []
     for _, users in sorted(by_priority.items(), reverse=True):
-        level = [_rotated(users[user], position) for user in sorted(users)]
-        found.append(_rotated(level, position))
+        level = [rotated(users[user], position) for user in sorted(users)]
+        found.append(rotated(level, position))
     return found
 
 
@@ -278,6 +277,8 @@ def turns(level: Level) -> Iterator[Waiting]:
             ring.append(jobs)
 
 
-def _rotated(items: list[_Item], position: int) -> list[_Item]:
-    start = crc32(str(position).encode()) % len(items) if position else 0
+def rotated(items: list[_Item], position: int, salt: str = "") -> list[_Item]:
+    """Return items from another one on at each position of the journal. With another ``salt`` it is another
+    one: who were rotated alike twice would be passed over, some of them at all positions."""
+    start = crc32(f"{position}{salt}".encode()) % len(items) if position and items else 0
     return items[start:] + items[:start]

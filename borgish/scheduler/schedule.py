@@ -9,7 +9,7 @@ This only plans. The arrays already hold what was planned: whoever carries all o
 which other machines changed, whose rows are read again.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from copy import copy
 from functools import partial
 
@@ -86,7 +86,6 @@ class Scheduler:
     def forget(self) -> None:
         """Drop all that is kept, as when the cell was replaced by another."""
         self._memory: Memory | None = None  # of all machines; None: nothing was read yet
-        self._pending = Pending()
         self.read_anew()
         self._changed_jobs: set[str] | None = None  # since the last pass; None: nobody said which
         self._alloc_sets = AllocSets(self._memory_of)
@@ -95,7 +94,7 @@ class Scheduler:
 
     def read_anew(self) -> None:
         """Read all that waits in the next pass."""
-        self._is_new = True
+        self._pending: Pending | None = None
 
     def refresh(self, cell: Cell, observed: Observed, machines: Iterable[str]) -> None:
         """Read these machines again: their record, their placements or what was seen there changed."""
@@ -123,11 +122,13 @@ class Scheduler:
             self._resync_at = now.mono + RESYNC_SECONDS
             memory.classes.retry_failed()
             self._alloc_sets.retry_failed()
-            self._pending.compare(cell)
-        waiting = self._read_pending(cell, memory)
+            if self._pending is not None:
+                self._pending.compare(cell)
+        pending = self._pending = self._read_pending(cell, memory)
+        waiting = pending.alloc_sets
         gate = self._budget or Gate(cell, observed, now)
         preemptions = Preemptions(cell, memory.fleet, now, gate, preempts=self._preempts)
-        run = Pass(cell, memory, preemptions, budget, self._pending.machines, now)
+        run = Pass(cell, memory, preemptions, budget, pending.machines, now)
         plan = run.plan(leaving(cell, observed))
         self._note_planned(plan, cell)
         if waiting:
@@ -146,25 +147,26 @@ class Scheduler:
         plan = msgspec.structs.replace(
             plan, refusals=RefusalsByJob(leased(cell, observed, plan), plan.refusals)
         )
-        queue = self._pending.machines
-        memory.fleet.topology.forget_unused(lambda: (rule for kind in queue.classes for rule in kind.rules))
+        classes = pending.machines.classes
+        memory.fleet.topology.forget_unused(lambda: (rule for kind in classes for rule in kind.rules))
         return plan
 
-    def _read_pending(self, cell: Cell, memory: Memory) -> Mapping[str, Collection[str]]:
-        """Take in which jobs changed; return those that wait to run in alloc sets, by set."""
-        fleet, changed = memory.fleet, self._changed_jobs
-        if self._is_new or changed is None:
-            self._pending, self._is_new = Pending(), False
-            self._pending.note(cell, cell.waiting)
-            placed: Collection[str] = fleet.topology.placed_jobs()
+    def _read_pending(self, cell: Cell, memory: Memory) -> Pending:
+        """Take in which jobs changed; return all that waits."""
+        fleet, changed, pending = memory.fleet, self._changed_jobs, self._pending
+        placed: Iterable[str]
+        if pending is None or changed is None:
+            pending = Pending()
+            pending.note(cell, cell.waiting)
+            placed = fleet.topology.placed_jobs()
         else:
-            self._pending.note(cell, changed)
+            pending.note(cell, changed)
             placed = changed
         for job in filter(None, map(cell.jobs.get, sorted(placed))):
             fleet.topology.know_spec(job.spec, partial(fleet.rows_of, cell, job.key))
         self._changed_jobs = None
-        fleet.topology.expect(self._pending.terms)
-        return self._pending.alloc_sets
+        fleet.topology.expect(pending.terms)
+        return pending
 
     def carried_out(self, cell: Cell, plan: Plan) -> frozenset[str]:
         """Take the last plan as done, all of it; return the machines whose rows are as the cell has them by

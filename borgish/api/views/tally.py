@@ -78,15 +78,17 @@ class Tally:
             stale.setdefault(key, set())
         for tasks in (touched.tasks, seen):
             for key, indexes in tasks.items():
-                self._behind -= len(known := stale.setdefault(key, set()))
-                known.update(indexes)
-                self._behind += len(known)
+                self._note(stale, key, indexes)
         for key in (*touched.jobs_gone, *touched.tasks_gone):
-            self._behind -= len(known := stale.setdefault(key, set()))
-            known.update(self._up.get(key, ()))
-            self._behind += len(known)
+            self._note(stale, key, self._up.get(key, ()))
         if len(stale) > JOBS_BEHIND_MAX:
             self._begin()
+
+    def _note(self, stale: dict[str, set[int]], key: str, indexes: Iterable[int]) -> None:
+        known = stale.setdefault(key, set())
+        self._behind -= len(known)
+        known.update(indexes)
+        self._behind += len(known)
 
     @property
     def is_behind(self) -> bool:

@@ -50,7 +50,10 @@ allocs = st.sampled_from(
 moves = st.sampled_from([updates, updates, updates, allocs, commands, reports, reports]).flatmap(
     lambda each: each
 )
-asked = st.lists(st.tuples(moves, st.booleans()), min_size=20, max_size=60)
+# With each move whether anybody looks then, and about how many tasks the sums catch up with behind it.
+asked = st.lists(
+    st.tuples(moves, st.booleans(), st.sampled_from([0, 0, 1, 3, 1000])), min_size=20, max_size=60
+)
 
 
 class Follower:
@@ -101,6 +104,11 @@ def check_tally(core: Core, tally: Tally, now: Now) -> None:
     assert {key: tally.up(key) for key in core.cell.jobs} == {key: anew.up(key) for key in core.cell.jobs}
     assert tally.all_up == anew.all_up
     assert tally.jobs(3) == anew.jobs(3)
+    assert tally.jobs(100) == anew.jobs(100)
+    assert not tally.is_behind
+    sums, whole = tally.sums, anew.sums
+    assert (sums.counts, sums.capacity, sums.draining) == (whole.counts, whole.capacity, whole.draining)
+    assert sums.machines_up == whole.machines_up
     assert set(tally.jobs(len(core.cell.jobs) + 1)) == core.cell.jobs.keys()
     assert list(tally.jobs_after("")) == sorted(core.cell.jobs)
     event(f"up: {bool(anew.all_up)}")
@@ -119,7 +127,7 @@ def normal(usage: object) -> object:
 @settings(max_examples=examples(200))
 @given(asked)
 def test_followers_know_what_there_is(
-    asked: list[tuple[Command | tuple[int, Ending | None, int, int], bool]],
+    asked: list[tuple[Command | tuple[int, Ending | None, int, int], bool, int]],
 ) -> None:
     now = START
     core = Core(Cell(Snapshot("p")), ReconcileSettings(), now)
@@ -130,18 +138,21 @@ def test_followers_know_what_there_is(
     )
     followers: dict[str, Follower] = {}
     tally = Tally()
-    for move, looks in asked:
+    for move, looks, tasks_max in asked:
         now = now.later(1.5)
         command = report(core, *move) if isinstance(move, tuple) else move
         asks = [CommandRequest(1, command, "ann", f"r{now.mono}", "d")] if command else []
         step = core.step([PollsAnswered(dict.fromkeys(core.cell.machines, now.mono)), *asks], now)
         tally.note(step.touched, step.seen)
+        if tasks_max:
+            tally.fill_some(core.cell, core.observed, tasks_max)
         if looks:
             check_tally(core, tally, now)
         for name in core.cell.machines if looks else ():
             if name not in followers:
                 followers[name] = Follower(core, name)
             followers[name].check(now)
+    check_tally(core, tally, now)
 
 
 @given(st.lists(st.tuples(st.integers(0, 40), st.sampled_from(["", "", "", "forget", "join"]))))

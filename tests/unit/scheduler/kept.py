@@ -36,13 +36,12 @@ def compared_with_new() -> Iterator[Compared]:
             if kept != new:
                 found.differences.append(f"{what} at {cell.position}: {kept} and not {new}")
 
-    def compared_pending(self: Scheduler, cell: Cell, memory: Memory) -> object:
-        inside = read_pending(self, cell, memory)
-        anew = Pending()
+    def compared_pending(self: Scheduler, cell: Cell, memory: Memory) -> Pending:
+        kept, anew = read_pending(self, cell, memory), Pending()
         anew.note(cell, cell.waiting)
-        if (self._pending.terms, inside) != (anew.terms, anew.alloc_sets):
+        if (kept.terms, kept.alloc_sets) != (anew.terms, anew.alloc_sets):
             found.differences.append(f"alloc sets or terms at {cell.position}")
-        return inside
+        return kept
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(PendingQueue, "read", compared)

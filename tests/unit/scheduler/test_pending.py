@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from borgish.cell.command import Command
-from borgish.cell.commands import KillTasks, Observe, ScaleJob, SeenAttempt, SubmitJob
-from borgish.cell.model import Cell, Snapshot
+from borgish.cell.commands import CordonMachine, KillTasks, Observe, ScaleJob, SeenAttempt, SubmitJob
+from borgish.cell.model import Cell, Job, Snapshot
 from borgish.clock import Now
 from borgish.master.core import Core
 from borgish.master.step import CommandRequest, Input, PollsAnswered
@@ -16,8 +16,9 @@ from borgish.resources import Resources
 from borgish.scheduler import affinity, passes
 from borgish.scheduler.fleet import Fleet
 from borgish.scheduler.pending import TRIED_AGAIN, PendingQueue
+from borgish.scheduler.placing import Taken
 from borgish.scheduler.queue import Classes, Waiting, levels, turns, waiting_of
-from borgish.scheduler.schedule import RESYNC_SECONDS
+from borgish.scheduler.schedule import RESYNC_SECONDS, Scheduler
 from borgish.scheduler.task_class import TaskClass
 from borgish.spec.job import Affinity, Constraint, JobSpec, Override, Spread
 from borgish.vocabulary import Phase
@@ -101,9 +102,9 @@ def test_a_place_for_which_many_classes_would_do_is_not_tried_by_all(
     tried = Counter[TaskClass]()
     place = passes.Pass._place_class
 
-    def counted(self: passes.Pass, kind: TaskClass, runs: list[object]) -> list[object]:
+    def counted(self: passes.Pass, kind: TaskClass, runs: list[tuple[Job, int]]) -> list[Taken]:
         tried[kind] += 1
-        return place(self, kind, runs)  # type: ignore[arg-type,return-value]
+        return place(self, kind, runs)
 
     monkeypatch.setattr(passes.Pass, "_place_class", counted)
     assert len(busy.do(KillTasks("old/m1", None))) == 1
@@ -125,6 +126,19 @@ def test_each_class_is_tried_now_and_then_should_what_helps_it_have_gone_unseen(
         assert busy.do(KillTasks("old/m1", None), KillTasks("old/m2", None)) == []
     busy.now = busy.now.later(RESYNC_SECONDS)
     assert len(busy.do(SubmitJob(spec("bob/another", cpu=2 * WHOLE)))) == 2
+
+
+def test_what_nobody_told_of_is_found_now_and_then(busy: Busy) -> None:
+    busy.wait(*numbered(3))
+    with pytest.MonkeyPatch.context() as patch:
+        note = Scheduler.note
+        patch.setattr(Scheduler, "note", lambda self, _jobs: note(self, ()))
+        busy.do(SubmitJob(spec("bob/small", cpu=0)), KillTasks("ann/j000", None))
+    assert busy.core.cell.waiting.keys() == {"ann/j001", "ann/j002", "bob/small"}
+    assert busy.core.refusals.keys() == {"ann/j000", "ann/j001", "ann/j002"}
+    busy.now = busy.now.later(RESYNC_SECONDS)
+    assert busy.do(CordonMachine("m0")) == ["bob/small"]
+    assert busy.core.refusals.keys() == {"ann/j001", "ann/j002"}
 
 
 def test_why_many_new_classes_wait_is_said_in_several_passes(
