@@ -48,7 +48,9 @@ told = os.environ["ADDRESSES"]
 metadata.shutil = SimpleNamespace(which=lambda name: name if name == tool else None)
 subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
 for address in metadata.ADDRESSES.values():
-    subprocess.run(["ip", "address", "add", address, "dev", "lo"], check=True)
+    # Without nodad an address of IPv6 is tentative for a moment, and nobody may listen at it.
+    nodad = ["nodad"] if ":" in address else []
+    subprocess.run(["ip", "address", "add", address, "dev", "lo", *nodad], check=True)
 families = {address: socket.AF_INET6 if ":" in address else socket.AF_INET for address in json.loads(told)}
 listening = [socket.create_server((address, 80), family=family) for address, family in families.items()]
 
