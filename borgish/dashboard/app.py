@@ -227,10 +227,11 @@ class _App:
         columns, lines = self._size()
         drawn = draw(self._walk, self._known(), columns, lines)
         self._walk = drawn.walk
-        if drawn.frame != self._drawn:
+        # First: the terminal may change its size, and ask for all of it again, while this one is drawn.
+        before, self._drawn = self._drawn, drawn.frame
+        if drawn.frame != before:
             self._console.size = ConsoleDimensions(columns, lines)
             live.update(Picture(drawn.frame, ascii_only=self._console.options.ascii_only), refresh=True)
-            self._drawn = drawn.frame
         return drawn.screen
 
     def _read_log(self, place: Place | None) -> None:

@@ -115,6 +115,16 @@ def test_it_is_drawn_anew_when_the_size_is_what_it_was_and_on_ctrl_l(master: Str
         seen.until(lambda: frames() > drawn)
 
 
+def test_it_is_drawn_anew_when_that_is_asked_for_while_it_is_drawn(master: StreamingMaster) -> None:
+    before = (
+        "import os, signal\nfrom rich.live import Live\nreal = Live.update\n"
+        "def once(self, *arguments, **named):\n  Live.update = real\n  real(self, *arguments, **named)\n"
+        "  os.kill(os.getpid(), signal.SIGWINCH)\nLive.update = once"
+    )
+    with terminal(master.url, before=before) as seen:
+        seen.until(lambda: seen.output.count("position 4217") > 1)
+
+
 def test_p_pauses_and_goes_on(master: StreamingMaster) -> None:
     with terminal(master.url) as seen:
         seen.until(lambda: seen.shows("q quit"))
