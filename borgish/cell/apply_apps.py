@@ -52,7 +52,7 @@ def remove_app(cell: Cell, key: str) -> None:
     """Let there be no such application; its jobs belong to none."""
     del cell.apps[key]
     cell.touched.apps.add(key)
-    for job in cell.jobs.values():
+    for job in cell.jobs.values():  # the index follows at the end of an entry, and there may be more in it
         if job.app == key:
             _let_go(cell, job.key)
     for cron in list(cell.crons.values()):

@@ -101,8 +101,8 @@ class AppPlan(msgspec.Struct, frozen=True):
 
 
 def members(cell: Cell, app: str) -> list[Job]:
-    """Return the jobs of an application, in order of their names. Walks over the jobs of the cell."""
-    return sorted((job for job in cell.jobs.values() if job.app == app), key=lambda job: job.key)
+    """Return the jobs of an application, in order of their names."""
+    return [cell.jobs[key] for key in sorted(cell.links.of_app.get(app, ()))]
 
 
 def crons_of(cell: Cell, app: str) -> list[Cron]:

@@ -74,10 +74,13 @@ def _is_deferred(job: Job, task: Task) -> bool:
 
 
 def jobs_wait_as_they_are_linked(cell: Cell) -> Iterator[str]:
-    """A job that waits names the jobs that it waits for, has tasks that do, and is found by those."""
+    """A job that waits names the jobs that it waits for, has tasks that do, and is found by those; one of an
+    application is found by it."""
     links = Links(cell.jobs)
     if (links.followers, links.children) != (cell.links.followers, cell.links.children):
         yield "the index of jobs that wait for others, or end with them, does not follow from the jobs"
+    if links.of_app != cell.links.of_app:
+        yield "the index of the jobs of applications does not follow from the jobs"
     if links.deadlines != cell.links.deadlines:
         yield "the index of deadlines does not follow from the jobs"
     for key, job in cell.jobs.items():

@@ -33,15 +33,14 @@ Refusals = Mapping[str, Sequence[RefusalView]]
 def app_views(
     cell: Cell, observed: Observed, apps: Sequence[App], refusals: Refusals, tally: Tally
 ) -> list[AppView]:
-    """Return lines about applications. Walks over the jobs of the cell once."""
-    jobs: dict[str, list[Job]] = {app.key: [] for app in apps}
-    for job in cell.jobs.values():
-        if job.app in jobs:
-            jobs[job.app].append(job)
+    """Return lines about applications."""
     crons = Counter(cron.app for cron in cell.crons.values())
     return [
         app_view(
-            app, _job_views(cell, observed, jobs[app.key], refusals, tally), crons[app.key], absent(cell, app)
+            app,
+            _job_views(cell, observed, members(cell, app.key), refusals, tally),
+            crons[app.key],
+            absent(cell, app),
         )
         for app in apps
     ]

@@ -11,9 +11,10 @@ from borgish.api.views.jobs import job_view
 from borgish.api.views.machines import drained_text, machine_rank, machine_view, silent
 from borgish.api.views.sums import DEAD, FAILED, FINISHED, PENDING, RUNNING, TASKS
 from borgish.api.views.tally import Tally
+from borgish.cell.apps import members
 from borgish.cell.drains import Drains
 from borgish.cell.free_space import AMPLE, FreeSpace, refusing
-from borgish.cell.model import Cell, Job
+from borgish.cell.model import Cell
 from borgish.cell.observed import Observed
 from borgish.clock import Now
 from borgish.text import instant
@@ -143,12 +144,8 @@ def _of_crons(cell: Cell) -> Iterator[str]:
 
 
 def _apps(cell: Cell, tally: Tally, chosen: Set[str]) -> Iterator[AppSummary]:
-    """Yield these applications. Walks over the jobs of the cell once."""
-    members: dict[str, list[Job]] = {key: [] for key in sorted(chosen)}
-    for job in cell.jobs.values() if chosen else ():
-        if job.app in members:
-            members[job.app].append(job)
-    for key, jobs in members.items():
+    for key in sorted(chosen):
+        jobs = members(cell, key)
         yield AppSummary(
             name=key,
             version=cell.apps[key].version,
