@@ -265,6 +265,15 @@ class CheckpointKeeper:
         log.info("the journal begins at %d now: %d entries before it were pruned", base.position, gone)
         return gone
 
+    async def give_back(self) -> int:
+        """Shorten the database where much of it lies free; return by how many bytes."""
+        given = 0
+        while piece := await self._beside(self._store.give_back):
+            given += piece
+        if given:
+            log.info("the database is shorter by %.0f MiB, which lay free in it", given / 2**20)
+        return given
+
     def _base(self, until: float) -> CheckpointInfo | None:
         """Return the checkpoint up to which the journal may go; None when nothing may."""
         first = next(iter(self._store.entries(0, 1)), None)

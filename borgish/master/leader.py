@@ -392,10 +392,12 @@ class Leader:
 
     async def _periodic_checkpoint(self) -> None:
         await self._checkpoint("periodic")
-        days = self._settings.journal.keep_days
-        if days and self.checkpointer.has_room:
+        if not self.checkpointer.has_room:
+            return
+        if days := self._settings.journal.keep_days:
             wall = self.clock.now().wall_unless_set_on(self._began)
             await self.keeper.prune(wall - days * DAY_SECONDS)
+        await self.keeper.give_back()
 
     async def _close(
         self, clients: Clients, turns: "asyncio.Task[None]", lease_watch: "asyncio.Task[None]"

@@ -157,6 +157,11 @@ class Store(Protocol):
         """
         ...
 
+    def give_back(self) -> int:
+        """Give some space that was pruned back to the disk, where much of the database is such space; return
+        how many bytes. To be called again until it returns 0."""
+        ...
+
     def save_usage(self, blocks: Sequence[UsageBlock]) -> None:
         """Store samples of usage, durably, in one transaction; they replace those of the same times.
 

@@ -21,6 +21,7 @@ from borgish.cell.free_space import AMPLE, FreeSpace
 from borgish.cell.model import Cell
 from borgish.errors import BorgishError, Fenced, StoreDamaged, Unreachable
 from borgish.failpoints import reach
+from borgish.store import sqlite
 from borgish.store.base import (
     CheckpointInfo,
     Records,
@@ -269,6 +270,13 @@ class SqlStore:
             reach("journal.pruned")
         reach("journal.pruning_committed")
         return pruned
+
+    def give_back(self) -> int:
+        """Give some of what was pruned back to the disk; a server does so by itself. See ``Store``."""
+        if self.kind != "sqlite":
+            return 0
+        with self._beside_cell("given back", "space") as connection:
+            return sqlite.give_back(connection)
 
     def save_usage(self, blocks: Sequence[UsageBlock]) -> None:
         """Store samples of usage in one transaction, over those of the same times: clocks are set back."""

@@ -28,6 +28,9 @@ from borgish.store.leadership import FileLock
 
 BUSY_SECONDS_MAX = 5.0
 _LOG_SUFFIXES = ("-wal", "-shm")
+FREE_SHARE, FREE_BYTES_MIN = 0.25, 16 * 2**20
+"""Of a database: so much may lie free in it, for what comes next, before it is given back."""
+GIVEN_BACK_PAGES = 256
 PADDED_BYTES_MAX = 64 * 2**20
 """Beside eight times the file's size. A header that states more than that is damaged itself."""
 _PRAGMAS = (
@@ -121,6 +124,8 @@ def open_read_only(path: Path) -> Connection:
 
 def _prepare(connection: sqlite3.Connection, _record: object) -> None:
     connection.isolation_level = None  # the driver begins no transactions of its own
+    # Of a new file only, and before the log makes it one: see ``give_back``.
+    connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
     try:
         _use_wal(connection)
     except UnicodeDecodeError as error:  # SQLite names what it cannot read, and that is no text
@@ -142,6 +147,26 @@ def _use_wal(connection: sqlite3.Connection) -> None:
 
 def _begin(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def give_back(connection: Connection) -> int:
+    """Shorten the file by some pages, in the transaction that is open; return by how many bytes.
+
+    SQLite keeps pages of which everything was deleted, for what is written next. Where these are many, pages
+    of the end take the place of free ones, and the end is cut off. A database of a version before this knows
+    no such pages (``auto_vacuum`` is 0), and stays as long as it is.
+    """
+    free, pages, page_bytes = (
+        connection.exec_driver_sql(f"PRAGMA {name}").scalar_one()
+        for name in ("freelist_count", "page_count", "page_size")
+    )
+    if free <= max(FREE_SHARE * pages, FREE_BYTES_MIN / page_bytes):
+        return 0
+    for _ in range(GIVEN_BACK_PAGES):
+        # A page at a time: further steps of one such statement are beyond the reach of Python's driver.
+        connection.exec_driver_sql("PRAGMA incremental_vacuum(1)")
+    left = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
+    return int((pages - left) * page_bytes)
 
 
 # Replacing the file

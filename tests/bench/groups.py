@@ -18,6 +18,7 @@ GROUPS = {
     "pack": "how full cells get on public traces, by policy",
     "store": "appends, checkpoints and loads",
     "time": "start, checkpoints, rollback and reads of the past, of a large cell",
+    "journal": "a journal of ten million entries: to start, to look back, to prune, to give space back",
     "beyond": "a cell ten times as large as one is made for: what gives way first",
     "kills": "kill -9 of the master at random moments, and what was lost",
     "change": "updates and drains: decisions, time, and failed requests",

@@ -75,6 +75,7 @@ class Sizes(msgspec.Struct, frozen=True):
     returning_machines_tls: int = 4_000
     beyond_machines: int = 100_000
     beyond_tasks: int = 1_000_000
+    journal_entries: int = 10_000_000
 
 
 FULL = Sizes()
@@ -82,6 +83,7 @@ TINY = Sizes(
     rounds=1,
     beyond_machines=5,
     beyond_tasks=40,
+    journal_entries=2_000,
     forked=True,
     machines=1,
     commands=1,
