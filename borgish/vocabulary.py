@@ -52,6 +52,8 @@ class Phase(StrEnum):
 
 
 HELD_BACK = frozenset({Phase.BACKING_OFF, Phase.CRASH_LOOPING})
+HELD_UP = HELD_BACK | {Phase.UNHEALTHY, Phase.UNKILLABLE}
+"""What runs in one of these needs somebody."""
 CRASH_LOOP_STARTS = 3
 
 

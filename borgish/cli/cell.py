@@ -8,22 +8,32 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
 
-from borgish.cli.listing import LimitOption, Listing, columns_option, sort_option
+from borgish.cli.listing import CellsOption, LimitOption, Listing, columns_option, sort_option
 from borgish.cli.render import Column, Form, FormOption
-from borgish.cli.session import DirOption, cells_folder, chosen_cell, noun, session_of, single
+from borgish.cli.session import (
+    LOCAL,
+    DirOption,
+    cells_folder,
+    chosen_cell,
+    expect_logged_in,
+    logged_in,
+    noun,
+    session_of,
+    single,
+)
 from borgish.errors import Invalid, NotFound, Unauthenticated
 from borgish.vocabulary import NAME_PATTERN
 
+if TYPE_CHECKING:
+    from borgish.cli.cells import CellStatus
+
 login_app = single()
 app = noun("The cells that you work with.")
-
-LOCAL = "local"
-"""The name by which the nearest cell on this host is chosen again."""
 
 
 class CellRow(msgspec.Struct, frozen=True):
@@ -131,6 +141,9 @@ def _checked(name: str) -> str:
 
     if not re.fullmatch(NAME_PATTERN, name):
         raise Invalid(f"'{name}' is not a name for a cell", "give one with --name: a-z, 0-9 and -")
+    if name in (LOCAL, "all"):
+        what = "the nearest cell on this host" if name == LOCAL else "every cell that you are logged in to"
+        raise Invalid(f"'{name}' means {what}", "give another name with --name")
     return name
 
 
@@ -144,7 +157,7 @@ def list_(
     """List the cells that you are logged in to."""
     chosen = chosen_cell()
     Listing(
-        items=lambda: [CellRow(name, _url(name), name == chosen) for name in _known()],
+        items=lambda: [CellRow(name, _url(name), name == chosen) for name in logged_in()],
         columns=COLUMNS,
         form=output,
         name=lambda cell: cell.name,
@@ -155,15 +168,72 @@ def list_(
     ).show()
 
 
-def _known() -> list[str]:
-    return sorted(path.parent.name for path in cells_folder().glob("*/client.json"))
-
-
 def _url(name: str) -> str:
     try:
         return str(json.loads((cells_folder() / name / "client.json").read_bytes())["url"])
     except (OSError, ValueError, KeyError):
         return "its file is damaged: log in again"
+
+
+STATUS_COLUMNS: "tuple[Column[CellStatus], ...]" = (
+    Column("NAME", lambda cell: cell.name),
+    Column("STATE", lambda cell: cell.state, lambda cell: "green" if cell.state == "ok" else "red"),
+    Column("MACHINES", lambda cell: _of_all(cell.machines_up, cell.machines), right=True),
+    Column("RUNNING", lambda cell: _count(cell.running), right=True),
+    Column("PENDING", lambda cell: _count(cell.pending), right=True),
+    Column("CPU", lambda cell: _asked_for(cell, cpu=True), right=True),
+    Column("RAM", lambda cell: _asked_for(cell, cpu=False), right=True),
+    Column("REASON", lambda cell: cell.reason, wide=True),
+)
+
+
+def _count(count: int | None) -> str:
+    return "-" if count is None else str(count)
+
+
+def _of_all(part: int | None, whole: int | None) -> str:
+    return "-" if whole is None else f"{part}/{whole}"
+
+
+def _asked_for(cell: "CellStatus", *, cpu: bool) -> str:
+    from borgish.resources import show_bytes, show_cpu
+
+    asked, capacity = cell.asked, cell.capacity
+    if asked is None or capacity is None:
+        return "-"
+    if cpu:
+        return f"{show_cpu(asked.cpu_millis)}/{show_cpu(capacity.cpu_millis)}"
+    return f"{show_bytes(asked.ram_bytes)}/{show_bytes(capacity.ram_bytes)}"
+
+
+@app.command()
+def status(
+    context: typer.Context,
+    cells: CellsOption = "all",
+    sort: Annotated[str, sort_option(lambda: STATUS_COLUMNS)] = "",
+    columns: Annotated[str, columns_option(lambda: STATUS_COLUMNS)] = "",
+    limit: LimitOption = None,
+    output: FormOption = Form.TABLE,
+) -> None:
+    """Show how each of your cells is: what runs and waits there, and how much of it is asked for.
+
+    CPU and RAM are what the running tasks may use, and what the machines that are up have. Exit code 4 when
+    one of the cells does not answer.
+    """
+    from borgish.cli.cells import say_failed, statuses
+
+    rows, failed = statuses(context, cells or "")
+    Listing(
+        items=lambda: rows,
+        columns=STATUS_COLUMNS,
+        form=output,
+        name=lambda cell: cell.name,
+        none="",
+        chosen=columns,
+        sort=sort,
+        limit=limit,
+    ).show()
+    raise typer.Exit(say_failed(failed))
 
 
 @app.command()
@@ -177,9 +247,7 @@ def use(
         (cells_folder() / "chosen").unlink(missing_ok=True)
         print_out("commands go to the nearest cell on this host from now on")
         return
-    if name not in _known():
-        known = ", ".join(_known()) or "none"
-        raise NotFound(f"you are not logged in to a cell {name}", f"known are {known}; see `borgctl login`")
+    expect_logged_in(name)
     _choose(name)
     print_out(f"commands go to {name} from now on")
 
@@ -193,8 +261,7 @@ def logout(
 
     from borgish.cli.screen import print_out
 
-    if name not in _known():
-        raise NotFound(f"you are not logged in to a cell {name}", "`borgctl cell list` shows those there are")
+    expect_logged_in(name)
     shutil.rmtree(cells_folder() / name)
     if chosen_cell() == name:
         (cells_folder() / "chosen").unlink(missing_ok=True)

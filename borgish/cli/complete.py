@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from borgish.cli.session import Session
+from borgish.cli.session import LOCAL, Session, logged_in
 
 if TYPE_CHECKING:
     from borgish.client import Client, Params
@@ -25,6 +25,17 @@ _AGES = ("5m", "30m", "1h", "1d")
 def among(*words: str) -> Callable[[str], list[str]]:
     """Return what completes one of these words."""
     return lambda incomplete: [word for word in words if word.startswith(incomplete)]
+
+
+def with_commas(incomplete: str, words: Iterable[str]) -> list[str]:
+    """Return what completes the last of several words with commas."""
+    before, comma, begun = incomplete.rpartition(",")
+    return [f"{before}{comma}{word}" for word in words if word.startswith(begun)]
+
+
+def cells(incomplete: str) -> list[str]:
+    """Return the cells that somebody is logged in to, and the words that stand for others."""
+    return with_commas(incomplete, ("all", LOCAL, *logged_in()))
 
 
 def jobs(context: typer.Context, incomplete: str) -> list[str]:

@@ -10,6 +10,7 @@ from borgish.cli import complete
 from borgish.cli.at_option import AtOption, client_at
 from borgish.cli.confirm import YesOption, confirm
 from borgish.cli.listing import (
+    CellsOption,
     LabelOption,
     LatestOption,
     LimitOption,
@@ -18,6 +19,7 @@ from borgish.cli.listing import (
     WatchOption,
     columns_option,
     paged,
+    show_asked,
     sort_option,
 )
 from borgish.cli.render import (
@@ -35,7 +37,7 @@ from borgish.cli.render import (
     show_one,
     state_text,
 )
-from borgish.cli.screen import print_err, print_out
+from borgish.cli.screen import print_out
 from borgish.cli.session import IfGeneration, MaxAffected, noun, session_of
 from borgish.cli.sources import VarOption, values_of
 from borgish.resources import parse_seconds, show_bytes, show_cpu
@@ -198,6 +200,7 @@ def list_(
     columns: Annotated[str, columns_option(lambda: JOB_COLUMNS)] = "",
     limit: LimitOption = None,
     watch: WatchOption = False,
+    cells: CellsOption = None,
     at: AtOption = "",
     output: FormOption = Form.TABLE,
 ) -> None:
@@ -207,32 +210,36 @@ def list_(
     """
     from borgish.cli.lookup import find_machine
 
-    client = client_at(context, at, output)
-    params: Params = {
-        "label": label,
-        "user": user,
-        "state": state,
-        "machine": find_machine(client, machine) if machine else "",
-        "sort": sort,
-        "recent": None if every or state else True,
-    }
     is_filtered = bool(label or user or state or machine)
     none = "no such jobs" if is_filtered else "no jobs at that moment" if at else _NO_JOBS
-    Listing(
-        items=paged(client, "/v1/jobs", params, JobList, limit),
-        columns=JOB_COLUMNS if client.is_present else PAST_JOB_COLUMNS,
-        form=output,
-        name=lambda job: job.name,
-        none=none,
-        chosen=columns,
-        client=client,
-    ).show(watch=watch)
-    if params["recent"]:
-        left_out = client.get("/v1/jobs", params | {"limit": 1}, JobList).left_out
-        if left_out:
-            print_err(
-                f"not shown: {plural(left_out, 'job')} that ended earlier; `borgctl job list --all` has all"
-            )
+
+    def listing(client: "Client") -> Listing[JobView]:
+        params: Params = {
+            "label": label,
+            "user": user,
+            "state": state,
+            "machine": find_machine(client, machine) if machine else "",
+            "sort": sort,
+            "recent": None if every or state else True,
+        }
+        asked_again = params | {"limit": 1}
+        return Listing(
+            items=paged(client, "/v1/jobs", params, JobList, limit),
+            columns=JOB_COLUMNS if client.is_present else PAST_JOB_COLUMNS,
+            form=output,
+            name=lambda job: job.name,
+            none=none,
+            chosen=columns,
+            limit=limit,
+            noun="job",
+            sorted_by=sort,
+            left_out=(lambda: client.get("/v1/jobs", asked_again, JobList).left_out)
+            if params["recent"]
+            else int,
+            client=client,
+        )
+
+    show_asked(context, listing, cells, at, output, watch=watch)
 
 
 @app.command()

@@ -14,7 +14,7 @@ import msgspec
 import typer
 
 from borgish.cli import complete
-from borgish.cli.render import Column, Form, Table, show_list, writer
+from borgish.cli.render import Column, Form, Table, plural, show_list, writer
 from borgish.cli.screen import is_terminal, print_err, print_out
 from borgish.text import clock_time, safe
 
@@ -49,14 +49,23 @@ WatchOption = Annotated[
         "--watch", "-w", help="Go on: draw it anew on a terminal, elsewhere add a line for what has changed."
     ),
 ]
+CellsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--cells",
+        metavar="all|NAME,...",
+        help="Of several cells: all you are logged in to, or those named, `local` for the nearest one here. "
+        "With -o name a line is CELL NAME.",
+        autocompletion=complete.cells,
+    ),
+]
 
 
 def columns_option(columns: Callable[[], Sequence[Column[Any]]]) -> Any:
     """Return the option ``--columns`` of a list that has these."""
 
     def completed(incomplete: str) -> list[str]:
-        before, comma, begun = incomplete.rpartition(",")
-        return [f"{before}{comma}{word}" for word in _words(columns()) if word.startswith(begun)]
+        return complete.with_commas(incomplete, _words(columns()))
 
     return typer.Option(
         "--columns",
@@ -183,7 +192,11 @@ class Listing(msgspec.Struct, Generic[T]):
     none: str
     chosen: str = ""  # the columns, or of csv the fields, that somebody wants
     sort: str = ""  # of a list that comes whole
-    limit: int | None = None  # likewise
+    limit: int | None = None
+    # Of one that the master sorts: what an item is, and by what it was asked to sort. Several are merged so.
+    noun: str = ""
+    sorted_by: str = ""
+    left_out: Callable[[], int] = int  # asks how many items that ended earlier are not in it
     folded: Callable[[Iterable[T]], Iterator[T]] = iter  # what the table shows of the items
     client: "Client | None" = None  # of one that can be watched
     kinds: str = "tasks"  # what of the watch tells of changes
@@ -197,6 +210,9 @@ class Listing(msgspec.Struct, Generic[T]):
             self._watch(self.client)
         columns, fields = self._chosen()
         show_list(self._rows(), columns, self.form, self.name, self.none, fields)
+        if count := self.left_out():
+            what = f"{plural(count, self.noun)} that ended earlier"
+            print_err(f"not shown: {what}; `borgctl {self.noun} list --all` has all")
 
     def _watch(self, client: "Client") -> NoReturn:
         """Show it as kubectl does: on a terminal a table is drawn anew, and elsewhere, and in other forms,
@@ -268,6 +284,33 @@ class Listing(msgspec.Struct, Generic[T]):
             print_out(self.write(fresh))
         for name in gone:
             print_err(f"{name} is not in the list any more")
+
+
+def show_asked(
+    context: typer.Context,
+    listing: Callable[["Client"], Listing[Any]],
+    cells: str | None,
+    at: str,
+    form: Form,
+    *,
+    watch: bool,
+) -> None:
+    """Show a list that somebody asked for, of the cell that is meant, or of those that ``--cells`` names.
+    ``listing`` returns that of one cell."""
+    if cells is None:
+        from borgish.cli.at_option import client_at
+
+        listing(client_at(context, at, form)).show(watch=watch)
+        return
+    from borgish.cli.cells import show_merged
+
+    for given, option, why in ((at, "--at", "a moment is of one cell"), (watch, "--watch", _NOT_WATCHED)):
+        if given:
+            raise typer.BadParameter(f"cannot be used beside --cells: {why}", param_hint=option)
+    raise typer.Exit(show_merged(context, listing, cells))
+
+
+_NOT_WATCHED = "a watch is of one cell; `watch -n 5 borgctl ... --cells ...` asks all of them again"
 
 
 def _now() -> float:

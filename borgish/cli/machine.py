@@ -7,7 +7,15 @@ import typer
 from borgish.cli import complete
 from borgish.cli.at_option import AtOption, client_at
 from borgish.cli.confirm import YesOption, confirm
-from borgish.cli.listing import LimitOption, Listing, WatchOption, columns_option, paged
+from borgish.cli.listing import (
+    CellsOption,
+    LimitOption,
+    Listing,
+    WatchOption,
+    columns_option,
+    paged,
+    show_asked,
+)
 from borgish.cli.render import Column, Form, FormOption, age_column, fields, plural, show_one
 from borgish.cli.session import IfGeneration, MaxAffected, noun, session_of
 from borgish.resources import Resources, show_bytes, show_cpu, show_devices
@@ -111,24 +119,31 @@ def list_(
     columns: Annotated[str, columns_option(lambda: MACHINE_COLUMNS)] = "",
     limit: LimitOption = None,
     watch: WatchOption = False,
+    cells: CellsOption = None,
     at: AtOption = "",
     output: FormOption = Form.TABLE,
 ) -> None:
     """List the machines. As in: borgctl machine list -l rack=r1 --sort trouble"""
-    client = client_at(context, at, output)
     params: Params = {"label": label, "state": state, "sort": sort}
     is_filtered = bool(label or state)
     none = "no such machines" if is_filtered else "no machine had joined" if at else "no machine has joined"
-    Listing(
-        items=paged(client, "/v1/machines", params, MachineList, limit),
-        columns=MACHINE_COLUMNS,
-        form=output,
-        name=lambda machine: machine.name,
-        none=none,
-        chosen=columns,
-        client=client,
-        kinds="event",
-    ).show(watch=watch)
+
+    def listing(client: "Client") -> Listing[MachineView]:
+        return Listing(
+            items=paged(client, "/v1/machines", params, MachineList, limit),
+            columns=MACHINE_COLUMNS,
+            form=output,
+            name=lambda machine: machine.name,
+            none=none,
+            chosen=columns,
+            limit=limit,
+            noun="machine",
+            sorted_by=sort,
+            client=client,
+            kinds="event",
+        )
+
+    show_asked(context, listing, cells, at, output, watch=watch)
 
 
 @app.command()

@@ -11,7 +11,7 @@ import msgspec
 import typer
 from typer.core import TyperGroup
 
-from borgish.errors import BorgishError, Unauthenticated
+from borgish.errors import BorgishError, NotFound, Unauthenticated
 from borgish.vocabulary import NAME_PATTERN
 
 if TYPE_CHECKING:
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 
 FOLDER_NAME = ".borgish"
+LOCAL = "local"
+"""The name of the nearest cell on this host, which nobody has to log in to."""
 CHECK_SECONDS_MAX = 5.0  # reading a job file can do without what the cell would answer
 
 DirOption = Annotated[
@@ -162,6 +164,20 @@ def cells_folder() -> Path:
     """Return where the cells are kept that somebody is logged in to."""
     home = os.environ.get("XDG_CONFIG_HOME")
     return (Path(home) if home else Path.home() / ".config") / "borgish" / "cells"
+
+
+def logged_in() -> list[str]:
+    """Return the names of the cells that somebody is logged in to, in order."""
+    return sorted(path.parent.name for path in cells_folder().glob("*/client.json"))
+
+
+def expect_logged_in(name: str) -> None:
+    """Raise NotFound, with the cells there are, where nobody is logged in to one of this name."""
+    if name not in (known := logged_in()):
+        from borgish.text import safe
+
+        hint = f"Known are {', '.join(known) or 'none'}; `borgctl login URL` keeps a token for another"
+        raise NotFound(f"you are not logged in to a cell '{safe(name[:63])}'", hint)
 
 
 def chosen_cell() -> str:

@@ -12,6 +12,7 @@ import typer
 from borgish.cli import complete
 from borgish.cli.at_option import AtOption, NowOnly, client_at
 from borgish.cli.listing import (
+    CellsOption,
     LabelOption,
     LimitOption,
     Listing,
@@ -19,6 +20,7 @@ from borgish.cli.listing import (
     WatchOption,
     columns_option,
     paged,
+    show_asked,
 )
 from borgish.cli.problems import last_exit
 from borgish.cli.render import Column, Form, FormOption, fields, plural, show_one, state_text
@@ -82,6 +84,7 @@ def list_(
     columns: Annotated[str, columns_option(lambda: TASK_COLUMNS)] = "",
     limit: LimitOption = None,
     watch: WatchOption = False,
+    cells: CellsOption = None,
     at: AtOption = "",
     output: FormOption = Form.TABLE,
 ) -> None:
@@ -91,26 +94,32 @@ def list_(
     """
     from borgish.cli.lookup import find_job, find_machine
 
-    client = client_at(context, at, output)
-    job = job or of_job
-    params: Params = {
-        "job": find_job(client, job) if job else "",
-        "machine": find_machine(client, machine) if machine else "",
-        "user": user,
-        "label": label,
-        "state": state,
-        "sort": sort,
-    }
-    Listing(
-        items=paged(client, "/v1/tasks", params, TaskList, limit),
-        columns=TASK_COLUMNS,
-        form=output,
-        name=lambda task: task.name,
-        none="no such tasks",
-        chosen=columns,
-        folded=iter if every else folded,
-        client=client,
-    ).show(watch=watch)
+    wanted = job or of_job
+
+    def listing(client: "Client") -> Listing[TaskView]:
+        params: Params = {
+            "job": find_job(client, wanted) if wanted else "",
+            "machine": find_machine(client, machine) if machine else "",
+            "user": user,
+            "label": label,
+            "state": state,
+            "sort": sort,
+        }
+        return Listing(
+            items=paged(client, "/v1/tasks", params, TaskList, limit),
+            columns=TASK_COLUMNS,
+            form=output,
+            name=lambda task: task.name,
+            none="no such tasks",
+            chosen=columns,
+            limit=limit,
+            noun="task",
+            sorted_by=sort,
+            folded=iter if every else folded,
+            client=client,
+        )
+
+    show_asked(context, listing, cells, at, output, watch=watch)
 
 
 FOLDED_MIN = 4

@@ -12,7 +12,7 @@ from borgish.cell.model import Cell, Handover, Job, Machine, Task
 from borgish.cell.observed import Observed
 from borgish.cell.suitability import why_unsuitable
 from borgish.text import has_index, instant, instant_or_none
-from borgish.vocabulary import FAILURES, HELD_BACK, OUTCOMES, JobKind, Phase, State, task_name
+from borgish.vocabulary import FAILURES, HELD_UP, OUTCOMES, JobKind, Phase, State, task_name
 from borgish.wire.api import IncomingView, ProgramView, RefusalView, TaskView, UsageView
 
 
@@ -126,9 +126,6 @@ def task_reason(
     task = job.tasks[index]
     seen = seen_attempt(observed, task_name(job.key, index), task)
     return _reason(job, task, seen, refusals, cell.machines.get(task.machine))
-
-
-HELD_UP = HELD_BACK | {Phase.UNHEALTHY, Phase.UNKILLABLE}
 
 
 def task_trouble(observed: Observed, job: Job, task: Task) -> int:

@@ -1,7 +1,6 @@
 """Lists against a naive model: all views are made, and filtered and sorted by what is in them."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar
 
@@ -28,6 +27,7 @@ from borgish.api.views.tasks import task_view_of
 from borgish.cell.commands import SeenAttempt
 from borgish.cell.model import Cell, Job, Snapshot, Task
 from borgish.cell.observed import Observed, SeenMachine
+from borgish.cli.merging import RANKS
 from borgish.spec.job import Health, JobSpec
 from borgish.spec.selectors import read_label
 from borgish.vocabulary import Ending, MachineState, Outcome, Phase, State, split_task_name, task_name
@@ -38,10 +38,6 @@ from tests.unit.api.cells import NOW, job, machine, small_cell, small_observed
 
 def name_of_task(place: tuple[str, int]) -> str:
     return task_name(*place)
-
-
-def seconds_of(moment: str) -> float:
-    return datetime.fromisoformat(moment).timestamp()
 
 
 T = TypeVar("T")
@@ -179,19 +175,14 @@ def is_in(text: str, *texts: str) -> bool:
     return any(text.lower() in each.lower() for each in texts)
 
 
+def ranks_of(noun: str, view: V) -> dict[str, Any]:
+    """Return by what a view is sorted, as who merges the lists of several cells reads it there."""
+    return {key: rank(view) for key, rank in RANKS[noun].items()}
+
+
 def job_ranks(view: JobView, uid: int) -> dict[str, Any]:
-    live = view.running if view.up is None else view.up
-    needs_look = view.pending > view.waiting or live < view.running or view.failed > 0
-    return {
-        "name": 0,
-        "trouble": (not needs_look, -uid),
-        "since": -seconds_of(view.submitted_at),
-        "tasks": -view.tasks,
-        "up": -live,
-        "pending": -view.pending,
-        "failed": -view.failed,
-        "priority": -view.priority,
-    }
+    ranks = ranks_of("job", view)
+    return ranks | {"trouble": (ranks["trouble"][0], -uid)}  # a cell numbers its jobs by when they came
 
 
 @given(readings(), st.data())
@@ -238,27 +229,9 @@ def test_jobs(reading: Reading, data: st.DataObject) -> None:
 
 
 def task_ranks(view: TaskView, *, probed: bool) -> dict[str, Any]:
-    trouble = 4
-    if view.state is State.PENDING:
-        trouble = 1
-    elif view.outcome in (Outcome.FAILED, Outcome.LOST):
-        trouble = 2
-    elif view.phase in (Phase.UNHEALTHY, Phase.UNKILLABLE, Phase.CRASH_LOOPING, Phase.BACKING_OFF):
-        trouble = 0
-    elif (
-        view.phase is not None and view.phase is not Phase.HEALTHY and (probed or view.phase is not Phase.UP)
-    ):
-        trouble = 3
-    since = seconds_of(view.since)
-    used = view.usage
-    return {
-        "name": 0,
-        "trouble": (trouble, -since),
-        "since": -since,
-        "restarts": -view.restarts,
-        "cpu": -used.cpu_millis if used else 0,
-        "ram": -used.ram_bytes if used else 0,
-    }
+    ranks = ranks_of("task", view)
+    not_yet = probed and view.state is State.RUNNING and view.phase is Phase.UP  # which no view tells
+    return ranks | {"trouble": (3, *ranks["trouble"][1:])} if not_yet else ranks
 
 
 @given(readings(), st.data())
@@ -299,19 +272,6 @@ def test_tasks(reading: Reading, data: st.DataObject) -> None:
         assert read_all(partial(scan, sort), reading, name_of_task, limit) == expected
 
 
-def machine_ranks(view: MachineView) -> dict[str, Any]:
-    cpu = view.committed.cpu_millis / view.capacity.cpu_millis
-    ram = view.committed.ram_bytes / view.capacity.ram_bytes
-    is_well = view.state == "up" and view.answering and not view.conditions
-    return {
-        "name": 0,
-        "trouble": (is_well, -max(cpu, ram)),
-        "tasks": -view.tasks,
-        "cpu": -cpu,
-        "ram": -ram,
-    }
-
-
 @given(readings(), st.data())
 @settings(max_examples=examples(400))
 def test_machines(reading: Reading, data: st.DataObject) -> None:
@@ -336,7 +296,7 @@ def test_machines(reading: Reading, data: st.DataObject) -> None:
     for sort in sorts(MACHINE_SORTS):
         expected = in_order(
             [view for view in views if is_shown(view)],
-            lambda view: machine_ranks(view),
+            partial(ranks_of, "machine"),
             sort,
             lambda view: view.name,
         )
