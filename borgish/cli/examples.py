@@ -20,6 +20,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "job submit": (
         "borgctl job submit web.yaml",
         "borgctl job submit web.yaml --var release=7 --detach",
+        "borgctl job submit web.yaml --cells east,west",
     ),
     "job check": ("borgctl job check web.yaml", "borgctl job check shop/ -o yaml"),
     "job list": ("borgctl job list", "borgctl job list --at 30m", "borgctl job list --cells all"),

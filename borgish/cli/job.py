@@ -109,6 +109,15 @@ def submit(
     ] = False,
     if_generation: IfGeneration = None,
     given: VarOption = None,
+    cells: Annotated[
+        str | None,
+        typer.Option(
+            "--cells",
+            metavar="all|NAME,...",
+            help="To the one of these cells that has the job already, or has room for all of it. One file.",
+            autocompletion=complete.cells,
+        ),
+    ] = None,
 ) -> None:
     """Submit jobs and follow them until they are up, and stay so for a moment.
 
@@ -116,6 +125,9 @@ def submit(
     and what failing programs wrote last. A job that runs is updated by another specification: that is
     followed until it is complete, waits for its canaries to be promoted, or is paused or undone since a task
     failed. Ctrl-C detaches: the jobs go on.
+    With --cells a job that is in none of them goes to one where all of it has a place: if possible without
+    preemption, then where the least is asked for of cpu or ram, whichever is fuller with it. Where no cell
+    has room for all of it, or one does not answer, nothing is submitted.
     Exit code 3: not all tasks were placed, or changed, in time; 1: not up, or not for long, or paused, undone
     or replaced.
     """
@@ -132,6 +144,26 @@ def submit(
             "needs exactly one file, and cannot be combined with --dry-run", param_hint="--if-generation"
         )
     variables = values_of(given)
+    if cells is not None:
+        from borgish.cli.submit_over import submit_over
+
+        # Several would be planned each as if it were alone, and may then stand in several cells, or in part.
+        if len(files) > 1 or plan or if_generation is not None:
+            why = "takes one file, and neither --plan nor --if-generation, which are of one cell"
+            raise typer.BadParameter(why, param_hint="--cells")
+        raise typer.Exit(
+            submit_over(
+                context,
+                cells,
+                files[0],
+                user,
+                seconds,
+                settle_seconds,
+                variables,
+                detach=detach,
+                dry_run=dry_run,
+            )
+        )
     if dry_run:
         raise typer.Exit(plan_files(session, files, user, variables))
     raise typer.Exit(

@@ -27,3 +27,14 @@ def run(master: FakeMaster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("LOGNAME", "ann")
     monkeypatch.setattr("borgish.cli.follow.SETTLE_SECONDS", 0.0)
     return lambda *arguments: borgctl.run([str(argument) for argument in arguments])
+
+
+@pytest.fixture
+def at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """The same where nothing names a cell, in a home whose folder of cells is in ``config``."""
+    for name in ("BORGISH_URL", "BORGISH_TOKEN_FILE", "BORGISH_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    return lambda *arguments: borgctl.run([str(argument) for argument in arguments])

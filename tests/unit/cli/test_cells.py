@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from borgish.api.parameters import JOB_SORTS, MACHINE_SORTS, TASK_SORTS
-from borgish.cli import borgctl, cells
+from borgish.cli import cells
 from borgish.cli.complete import cells as completed
 from borgish.cli.merging import RANKS, merged
 from borgish.resources import Resources
@@ -26,13 +26,8 @@ Masters = dict[str, FakeMaster]
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    for name in ("BORGISH_URL", "BORGISH_TOKEN_FILE", "BORGISH_DIR"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.chdir(tmp_path)
-    return lambda *arguments: borgctl.run([str(argument) for argument in arguments])
+def run(at_home: Run) -> Run:
+    return at_home
 
 
 @pytest.fixture
