@@ -12,7 +12,7 @@ import pytest
 
 from tests.cells import RealCell, taken_down, wait_until
 from tests.documents import blocks, page, typed
-from tests.e2e.watched import PATIENCE_SECONDS, lives, refused_for, task_of, tasks_of, watched_cell
+from tests.e2e.watched import PATIENCE_SECONDS, asking, lives, refused_for, task_of, tasks_of, watched_cell
 from tests.forked import Ended
 from tests.typed import Guide, differs, normal
 
@@ -91,6 +91,38 @@ def test_borgctl(cell: RealCell, tmp_path: Path) -> None:
         assert "borgctl" in guide.shell.run(f"{source}; complete -p borgctl").out
         guide.file("script.py", first_block(guide.name, "python"))
         assert "ann/web/2 m" in guide.shell.run("python script.py").out
+
+
+def token_of(made: RealCell, home: Path, name: str) -> str:
+    """Keep a token of ann's at home; return the address of the cell's master."""
+    made.ok("user", "add", "ann")
+    made.ok("token", "create", "--user", "ann", "--to", home / f"{name}.token")
+    with asking(made) as client:
+        return client.url
+
+
+def test_cells(tmp_path: Path) -> None:
+    with watched_cell(tmp_path / "east") as east, watched_cell(tmp_path / "west") as west:
+        instead = {
+            f"https://{name}.example:7400{pinned}": token_of(made, tmp_path, name)
+            for name, made, pinned in (
+                ("east", east, " --authority sha256:4f1d"),
+                ("west", west, " --authority sha256:9c02"),
+            )
+        }
+        instead |= {key.partition(" ")[0]: url for key, url in instead.items()}
+        with Guide("how-to/cells", tmp_path, instead=instead) as guide:
+            guide.shell.run("export XDG_CONFIG_HOME=~/.config")
+            for name in ("web", "db", "new"):
+                needs = "resources: {cpu: 100m, ram: 8MiB}\n"
+                guide.file(f"{name}.yaml", f"name: {name}\ntasks: 2\n{SLEEP}{needs}")
+            guide.upto("borgctl job list --cells all --columns")
+            wait_until(lambda: len(lives(east)) == len(lives(west)) == 2, PATIENCE_SECONDS)
+            guide.upto("borgctl task list --cells all -o name |")
+            read = guide.next().out.split()
+            assert sorted(read) == sorted([*tasks_of(east), *tasks_of(west)])
+            west.kill("borgmaster")
+            guide.rest()
 
 
 def test_crons(cell: RealCell, tmp_path: Path) -> None:
