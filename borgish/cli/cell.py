@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from borgish.cli.listing import CellsOption, LimitOption, Listing, columns_option, sort_option
+from borgish.cli.listing import LimitOption, Listing, cells_option, columns_option, sort_option
 from borgish.cli.render import Column, Form, FormOption
 from borgish.cli.session import (
     LOCAL,
@@ -209,7 +209,7 @@ def _asked_for(cell: "CellStatus", *, cpu: bool) -> str:
 @app.command()
 def status(
     context: typer.Context,
-    cells: CellsOption = "all",
+    cells: Annotated[str, cells_option("Only of these; `local` is the nearest one here.")] = "all",
     sort: Annotated[str, sort_option(lambda: STATUS_COLUMNS)] = "",
     columns: Annotated[str, columns_option(lambda: STATUS_COLUMNS)] = "",
     limit: LimitOption = None,
@@ -222,7 +222,7 @@ def status(
     """
     from borgish.cli.cells import say_failed, statuses
 
-    rows, failed = statuses(context, cells or "")
+    rows, failed = statuses(context, cells)
     Listing(
         items=lambda: rows,
         columns=STATUS_COLUMNS,

@@ -107,7 +107,8 @@ class _Asked(Generic[T]):
     def answer(self, deadline: Deadline) -> T | BorgishError:
         """Return what it says, or why it says nothing."""
         if not self._is_there.wait(deadline.left):
-            return Unreachable(f"it did not answer within {PATIENCE_SECONDS:g} s", "Is it up?")
+            hint = "Is its borgmaster up, and open to this host?"
+            return Unreachable(f"it did not answer within {PATIENCE_SECONDS:g} s", hint)
         self._thread.join()
         if self._error is None:
             return self._said[0]

@@ -17,6 +17,7 @@ from borgish.cli.listing import (
     Listing,
     UserFilterOption,
     WatchOption,
+    cells_option,
     columns_option,
     paged,
     show_asked,
@@ -111,12 +112,7 @@ def submit(
     given: VarOption = None,
     cells: Annotated[
         str | None,
-        typer.Option(
-            "--cells",
-            metavar="all|NAME,...",
-            help="To the one of these cells that has the job already, or has room for all of it. One file.",
-            autocompletion=complete.cells,
-        ),
+        cells_option("To the one of these cells that has the job already, or room for all of it. One file."),
     ] = None,
 ) -> None:
     """Submit jobs and follow them until they are up, and stay so for a moment.

@@ -49,14 +49,18 @@ WatchOption = Annotated[
         "--watch", "-w", help="Go on: draw it anew on a terminal, elsewhere add a line for what has changed."
     ),
 ]
+
+
+def cells_option(words: str) -> Any:
+    """Return the option ``--cells`` of a command that knows several; ``words`` say what becomes of them."""
+    return typer.Option("--cells", metavar="all|NAME,...", help=words, autocompletion=complete.cells)
+
+
 CellsOption = Annotated[
     str | None,
-    typer.Option(
-        "--cells",
-        metavar="all|NAME,...",
-        help="Of several cells: all you are logged in to, or those named, `local` for the nearest one here. "
-        "With -o name a line is CELL NAME.",
-        autocompletion=complete.cells,
+    cells_option(
+        "Of several cells: all you are logged in to, or those named, `local` for the nearest one here. "
+        "With -o name a line is CELL NAME."
     ),
 ]
 
