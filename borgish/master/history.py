@@ -6,7 +6,7 @@ under way at any time, and no walk looks at more than ``LOOKED_AT_MAX`` entries.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 
 import msgspec
@@ -30,68 +30,68 @@ DECIDED_LOOKED_AT_MAX = 1_000
 CLOCK_SLACK_SECONDS = 600.0
 """Positions are in order, times are so but for a clock that was set back; by this much hides nothing."""
 PAGE_ENTRIES_FIRST, PAGE_ENTRIES_MIN, PAGE_ENTRIES_MAX = 16, 4, 500
+PAGE_NAMING_MAX = 20_000  # where the store itself leaves out what does not name what is asked about
 PAGE_SECONDS = 0.003
 _END = 2**63 - 1  # above every position
 
 
 class Walk:
-    """One look back: takes entries newest first, and knows when it has enough. Pure."""
+    """One look back, of positions below one, down to another: knows what was found, and when it has enough.
+    Pure."""
 
-    def __init__(self, wanted: HistoryFilter, limit: int, looked_at_max: int) -> None:
-        self._wanted = wanted
+    def __init__(
+        self, wanted: HistoryFilter, limit: int, looked_at_max: int, *, begins: int, below: int
+    ) -> None:
+        self.wanted = wanted
         self._limit = limit
-        self._looked_at_max = looked_at_max
+        self._begins = begins
+        self._lowest = max(begins, below - looked_at_max)
         self._found: list[HistoryView] = []
         self._events = 0
-        self._last: Entry | None = None  # that was scanned
-        self._is_over = False  # nothing older can match
-        self.looked_at = 0
+        self._from = self.below = below  # all from there on was looked at
 
-    def take(self, entries: Iterable[Entry], asked: int) -> None:
-        """Look at a page, newest first; fewer than ``asked`` are the journal's first."""
-        taken = 0
+    def next(self, asked: int) -> int:
+        """Return where the next page of so many positions begins."""
+        return max(self._lowest, self.below - asked)
+
+    def take(self, entries: Iterable[Entry], first: int) -> None:
+        """Look at those of a page that may match, newest first; it begins at position ``first``."""
         for entry in entries:
-            taken += 1
             self._look(entry)
-            if self.is_done:
-                return
-        self._is_over = taken < asked
+            if self._is_full:
+                first = entry.position
+                break
+        self.below = first
 
     def _look(self, entry: Entry) -> None:
-        since = self._wanted.since
-        self.looked_at += 1
-        self._last = entry
-        self._is_over = since is not None and entry.at < since - CLOCK_SLACK_SECONDS
-        view = history_view(entry, self._wanted)
+        view = history_view(entry, self.wanted)
         if view is not None:
             self._found.append(view)
             self._events += len(view.events)
 
     @property
-    def position(self) -> int:
-        """The lowest that was scanned."""
-        return self._last.position if self._last else _END
-
-    @property
     def is_done(self) -> bool:
         """Whether it need not, or may not, look at more."""
-        return self._is_over or self._is_full or self.looked_at >= self._looked_at_max
+        return self.below <= self._lowest or self._is_full
+
+    @property
+    def is_at_the_end(self) -> bool:
+        """Whether nothing older can match."""
+        return self.below <= self._begins
 
     @property
     def _is_full(self) -> bool:
         return len(self._found) >= self._limit or self._events > EVENTS_MAX
 
-    def answer(self) -> HistoryList:
-        """Return what was found, in order, and where older ones are to be looked for."""
-        last = self._last
-        if last is None:
-            return HistoryList(())
-        goes_on = last.position > 1 and not self._is_over
+    def answer(self, reached: float) -> HistoryList:
+        """Return what was found, in order, and where older ones are to be looked for. ``reached`` is when the
+        oldest was written of those that were looked at."""
+        goes_on = not self.is_at_the_end
         return HistoryList(
             tuple(reversed(self._found)),
-            Page(str(last.position) if goes_on else ""),
-            self.looked_at,
-            instant(last.at),
+            Page(str(self.below) if goes_on else ""),
+            self._from - self.below,
+            instant(reached),
             cut_short=goes_on and not self._is_full,
         )
 
@@ -111,16 +111,25 @@ class History:
 
         Raises Gone when all that is asked about was pruned.
         """
-        first = await self._first()
+        first = await self._oldest(0)
+        if first is None:
+            return HistoryList(())
         _expect_kept(first, wanted, before)
-        walk = Walk(wanted, limit, self._looked_at_max)
-        below, asked = await self._start(wanted.until, before or _END), PAGE_ENTRIES_FIRST
+        newest = await self._newest(before or _END)
+        if newest is None:
+            return HistoryList(())
+        below, begins = newest.position + 1, first.position
+        if wanted.until is not None:
+            below = await self._after(wanted.until + CLOCK_SLACK_SECONDS, newest)
+        if wanted.since is not None:
+            begins = max(begins, await self._after(wanted.since - CLOCK_SLACK_SECONDS, newest))
+        walk, asked = Walk(wanted, limit, self._looked_at_max, begins=begins, below=below), PAGE_ENTRIES_FIRST
         while not walk.is_done:
-            asked = min(asked, self._looked_at_max - walk.looked_at)
-            below, asked = await self._look(walk, below, asked)
-        found = walk.answer()
-        if first is not None and 1 < first.position >= walk.position:
-            return msgspec.structs.replace(found, page=Page(), cut_short=False, begins=instant(first.at))
+            asked = await self._look(walk, asked)
+        oldest = await self._oldest(walk.below)
+        found = walk.answer((oldest or first).at)
+        if 1 < first.position >= walk.below:
+            return msgspec.structs.replace(found, begins=instant(first.at))
         return found
 
     async def decided(self, thing: Thing, after: int, until: int) -> list[Entry]:
@@ -142,36 +151,27 @@ class History:
     def _read(self, below: int, limit: int) -> list[Entry]:
         return list(self._store.entries_before(below, limit))
 
-    async def _first(self) -> Entry | None:
-        """Return the first entry of the journal: not that of position 1 where older ones were pruned."""
+    async def _look(self, walk: Walk, asked: int) -> int:
+        """Have a walk look at its next page of so many positions; return how many the one after that has."""
+        first, below, words = walk.next(asked), walk.below, words_of(walk.wanted)
         async with self._one_at_a_time:
-            entries = await self._turn.in_store(lambda: list(self._store.entries(0, 1)))
-        return next(iter(entries), None)
+            entries, seconds = await self._turn.in_store(lambda: self._timed(words, first, below))
+            await asyncio.to_thread(walk.take, entries, first)
+        return next_size(asked, seconds, PAGE_ENTRIES_MAX if not words else PAGE_NAMING_MAX)
 
-    async def _look(self, walk: Walk, below: int, asked: int) -> tuple[int, int]:
-        """Have a walk look at the page below a position; return the same for the next page."""
-        async with self._one_at_a_time:
-            entries, seconds = await self._turn.in_store(lambda: self._timed(below, asked))
-            await asyncio.to_thread(walk.take, entries, asked)
-        return walk.position, next_size(asked, seconds)
-
-    def _timed(self, below: int, limit: int) -> tuple[Iterable[Entry], float]:
+    def _timed(self, words: Sequence[str], first: int, below: int) -> tuple[Iterable[Entry], float]:
         began = self._clock.now().mono
-        entries = self._store.entries_before(below, limit)
+        entries = self._store.entries_naming(words, first, below)
         return entries, self._clock.now().mono - began
 
-    async def _start(self, until: float | None, below: int) -> int:
-        """Return a position at or above which, and below ``below``, nothing is from ``until`` or before."""
-        if until is None:
-            return below
-        latest = until + CLOCK_SLACK_SECONDS
-        newest = await self._newest(below)
-        if newest is None or newest.at <= latest:
-            return below
+    async def _after(self, at: float, newest: Entry) -> int:
+        """Return the position from which on, up to the newest, all is from after a time."""
+        if newest.at <= at:
+            return newest.position + 1
         low, high = 0, newest.position
         while high - low > 1:
             middle = await self._newest((low + high) // 2 + 1)
-            if middle is None or middle.at <= latest:
+            if middle is None or middle.at <= at:
                 low = (low + high) // 2
             else:
                 high = middle.position
@@ -181,6 +181,19 @@ class History:
         async with self._one_at_a_time:
             entries = await self._turn.in_store(lambda: self._store.entries_before(below, 1))
         return next(iter(entries), None)
+
+    async def _oldest(self, first: int) -> Entry | None:
+        """Return the first entry from a position on: of 0 not that of position 1 where older ones were
+        pruned."""
+        async with self._one_at_a_time:
+            entries = await self._turn.in_store(lambda: list(self._store.entries(first - 1, 1)))
+        return next(iter(entries), None)
+
+
+def words_of(wanted: HistoryFilter) -> Sequence[str]:
+    """Return what stands in every entry that can match: an event has the name of its job as one text, or as
+    the user and the name of a specification."""
+    return [*(wanted.job.split("/") if wanted.job else ()), *([wanted.machine] if wanted.machine else ())]
 
 
 def _expect_kept(first: Entry | None, wanted: HistoryFilter, before: int) -> None:
@@ -193,8 +206,8 @@ def _expect_kept(first: Entry | None, wanted: HistoryFilter, before: int) -> Non
         )
 
 
-def next_size(entries: int, seconds: float) -> int:
+def next_size(entries: int, seconds: float, entries_max: int = PAGE_ENTRIES_MAX) -> int:
     """Return how many entries the next page has, after one that held the store's thread so long."""
     if seconds > PAGE_SECONDS:
         return max(PAGE_ENTRIES_MIN, entries // 2)
-    return min(PAGE_ENTRIES_MAX, entries * 2) if seconds < PAGE_SECONDS / 3 else entries
+    return min(entries_max, entries * 2) if seconds < PAGE_SECONDS / 3 else entries

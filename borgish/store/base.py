@@ -113,6 +113,14 @@ class Store(Protocol):
         """
         ...
 
+    def entries_naming(self, words: Sequence[str], first: int, below: int) -> Iterable[Entry]:
+        """Return the journal entries from position ``first`` on and below another, newest first: those in
+        whose events, or whose subject, all these words occur, as parts of longer ones, too.
+
+        As with ``entries_before`` all is read when this returns, and decoded as it is taken.
+        """
+        ...
+
     def save_checkpoint(
         self, body: bytes | bytearray, position: int, at: float, reason: str, name: str = ""
     ) -> CheckpointInfo:

@@ -171,6 +171,14 @@ class MemoryStore:
         end = min(self.disk.count(before - 1), len(self.disk.entries))
         return map(_decode_entry, reversed(self.disk.entries[max(0, end - limit) : end]))
 
+    def entries_naming(self, words: Sequence[str], first: int, below: int) -> Iterator[Entry]:
+        """Return the entries of these positions that name all the words, newest first."""
+        self._check_usable()
+        start, end = (min(self.disk.count(each - 1), len(self.disk.entries)) for each in (first, below))
+        wanted = [word.encode() for word in words]
+        found = [each for each in self.disk.entries[start:end] if all(word in each for word in wanted)]
+        return map(_decode_entry, reversed(found))
+
     def save_checkpoint(
         self, body: bytes | bytearray, position: int, at: float, reason: str, name: str = ""
     ) -> CheckpointInfo:

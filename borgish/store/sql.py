@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from functools import partial
 
 import msgspec
-from sqlalchemy import Connection, Executable, Table, delete, func, insert, select, tuple_
+from sqlalchemy import Connection, Executable, Table, Text, cast, delete, func, insert, select, tuple_
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from borgish.audit import AuditEntry
@@ -137,6 +137,15 @@ class SqlStore:
         """Return the ``limit`` entries next below position ``before``, newest first, decoded when taken."""
         below = select(*ENTRY_COLUMNS).where(journal.c.position < before)
         return map(read_entry, self.rows(below.order_by(journal.c.position.desc()).limit(limit)))
+
+    def entries_naming(self, words: Sequence[str], first: int, below: int) -> Iterator[Entry]:
+        """Return the entries of these positions that name all the words, newest first. See ``Store``."""
+        wanted = select(*ENTRY_COLUMNS).where(journal.c.position >= first, journal.c.position < below)
+        if words:
+            place = func.instr if self.kind == "sqlite" else func.strpos
+            text = cast(journal.c.events, Text) + journal.c.subject
+            wanted = wanted.where(*(place(text, word) > 0 for word in words))
+        return map(read_entry, self.rows(wanted.order_by(journal.c.position.desc())))
 
     def checkpoints(self) -> list[CheckpointInfo]:
         """Return the stored checkpoints, newest first."""

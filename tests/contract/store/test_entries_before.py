@@ -2,7 +2,9 @@
 
 import pytest
 
+from borgish.cell.events import Entry
 from borgish.errors import StoreDamaged, Unreachable
+from borgish.store.base import Records
 from tests.contract.store.places import Place
 from tests.contract.store.samples import Life
 
@@ -50,6 +52,25 @@ def test_a_damaged_entry_is_named_when_it_is_taken(place: Place) -> None:
     assert [next(page).position for _ in range(3)] == [6, 5, 4]
     with pytest.raises(StoreDamaged, match="cannot be read"):
         next(page)
+
+
+def test_entries_that_name_something_newest_first(place: Place) -> None:
+    life = Life(place.open())
+    life.story()  # m1 joins, ann/web is submitted, placed on m1, evicted and ended
+    every = [entry.position for entry in life.store.entries(0)]
+
+    def naming(*words: str, first: int = 1, below: int = 100) -> list[int]:
+        return [entry.position for entry in life.store.entries_naming(words, first, below)]
+
+    assert naming() == every[::-1]
+    assert naming(first=2, below=5) == [4, 3, 2]
+    assert naming("ann", "web") == [6, 5, 4, 3]
+    assert naming("ann", "web", "m1") == [4]
+    assert naming("m1") == [4, 2]
+    assert naming("nobody") == []
+    assert naming("%") == naming("an_") == []  # words are no patterns
+    life.store.append([Entry(7, 1.0, 1, life.epoch, "ann", "x", (), subject="ann/web")], Records())
+    assert naming("ann", "web", first=6) == [7, 6]
 
 
 def test_a_closed_store_gives_nothing(place: Place) -> None:

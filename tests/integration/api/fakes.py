@@ -211,9 +211,11 @@ class FakeMaster:
 
     async def latest(self, wanted: HistoryFilter, before: int, limit: int) -> HistoryList:
         self.wanted = wanted
-        walk = Walk(wanted, limit, LOOKED_AT_MAX)
-        walk.take([entry for entry in reversed(self.journal) if entry.position < (before or 1000)], 1000)
-        return walk.answer()
+        entries = [entry for entry in reversed(self.journal) if entry.position < (before or 1000)]
+        below = entries[0].position + 1 if entries else 1
+        walk = Walk(wanted, limit, LOOKED_AT_MAX, begins=1, below=below)
+        walk.take(entries, 1)
+        return walk.answer(next((each.at for each in self.journal if each.position >= walk.below), 0.0))
 
     async def decided(self, thing: Thing, after: int, until: int) -> list[Entry]:
         return [each for each in self.journal if each.position > after and decides_about(each, thing)]

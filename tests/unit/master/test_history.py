@@ -1,7 +1,7 @@
 """Looking back through the journal: how far, how much, and with what answer."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 
 import pytest
 
@@ -11,7 +11,15 @@ from borgish.cell.generations import Thing, ThingKind
 from borgish.clock import Now, SystemClock
 from borgish.master import history
 from borgish.master.core import Core
-from borgish.master.history import LOOKED_AT_MAX, PAGE_ENTRIES_MAX, PAGE_ENTRIES_MIN, History, Walk, next_size
+from borgish.master.history import (
+    LOOKED_AT_MAX,
+    PAGE_ENTRIES_MAX,
+    PAGE_ENTRIES_MIN,
+    PAGE_NAMING_MAX,
+    History,
+    Walk,
+    next_size,
+)
 from borgish.master.inbox import Inbox
 from borgish.master.turn import Turn
 from borgish.reconcilers.settings import ReconcileSettings
@@ -30,7 +38,7 @@ def entry(position: int, at: float | None = None) -> Entry:
 
 
 class CountingStore(MemoryStore):
-    """Counts how many entries it gave, and the pages: how long each was asked for."""
+    """Counts how many entries it looked at, and the pages: how long each was asked for."""
 
     def __init__(self, cell: str) -> None:
         super().__init__(cell)
@@ -39,9 +47,13 @@ class CountingStore(MemoryStore):
 
     def entries_before(self, before: int, limit: int) -> Iterator[Entry]:
         page = list(super().entries_before(before, limit))
-        self.pages.append(limit)
         self.given += len(page)
         return iter(page)
+
+    def entries_naming(self, words: Sequence[str], first: int, below: int) -> Iterator[Entry]:
+        self.pages.append(below - first)
+        self.given += below - first
+        return super().entries_naming(words, first, below)
 
 
 def store_of(entries: list[Entry]) -> CountingStore:
@@ -100,7 +112,7 @@ async def test_it_stops_after_so_many_and_says_so(turns: list[Turn]) -> None:
     found = await past_of(store, turns, looked_at_max=100).latest(HistoryFilter(job="ann/web"), 0, 10)
     assert (found.items, found.looked_at, found.cut_short) == ((), 100, True)
     assert (found.page.next, found.reached) == ("401", "1970-01-01T01:06:50.000Z")
-    assert store.given == 100
+    assert store.given == 100 + 1  # the newest has to be known first
 
 
 async def test_it_reads_no_further_than_since(turns: list[Turn]) -> None:
@@ -137,16 +149,18 @@ async def test_commits_wait_for_one_page_at_most(turns: list[Turn]) -> None:
     assert before <= 1
     await asyncio.gather(*walks)
     assert len(store.pages) > 4
-    assert max(store.pages) <= PAGE_ENTRIES_MAX
+    assert max(store.pages) <= PAGE_NAMING_MAX
 
 
 def test_an_answer_has_only_so_many_events(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(history, "EVENTS_MAX", 3)
-    walk = Walk(HistoryFilter(), 100, 100)
+    walk = Walk(HistoryFilter(), 100, 100, begins=1, below=10)
     many = (MachineDown("m1", "silent"), MachineUp("m1"))
-    walk.take((Entry(p, 1.0, 1, 1, "x", "x", many) for p in range(9, 0, -1)), 9)
-    assert (positions(walk.answer()), walk.answer().page.next) == ([8, 9], "8")
-    assert walk.answer().cut_short is False
+    walk.take((Entry(p, 1.0, 1, 1, "x", "x", many) for p in range(9, 0, -1)), walk.next(9))
+    assert walk.is_done
+    found = walk.answer(1.0)
+    assert (positions(found), found.page.next, found.looked_at) == ([8, 9], "8", 2)
+    assert found.cut_short is False
 
 
 def test_pages_are_cut_to_what_the_store_does_in_a_moment() -> None:
@@ -161,9 +175,9 @@ async def test_a_slow_store_is_asked_for_less(turns: list[Turn]) -> None:
     class Slow(CountingStore):
         mono = 0.0
 
-        def entries_before(self, before: int, limit: int) -> Iterator[Entry]:
-            self.mono += 0.001 * limit
-            return super().entries_before(before, limit)
+        def entries_naming(self, words: Sequence[str], first: int, below: int) -> Iterator[Entry]:
+            self.mono += 0.001 * (below - first)
+            return super().entries_naming(words, first, below)
 
         def now(self) -> Now:
             return Now(0.0, self.mono)
