@@ -22,7 +22,7 @@ from borgish.text import instant
 from borgish.wire.api import Page
 from borgish.wire.api_past import HistoryList, HistoryView
 
-LOOKED_AT_MAX = 200_000
+LOOKED_AT_MAX = 1_000_000
 EVENTS_MAX = 5_000
 """An answer ends with the entry that brings it over this many events, whatever its limit."""
 DECIDED_MAX = 3
@@ -30,8 +30,9 @@ DECIDED_LOOKED_AT_MAX = 1_000
 CLOCK_SLACK_SECONDS = 600.0
 """Positions are in order, times are so but for a clock that was set back; by this much hides nothing."""
 PAGE_ENTRIES_FIRST, PAGE_ENTRIES_MIN, PAGE_ENTRIES_MAX = 16, 4, 500
-PAGE_NAMING_MAX = 20_000  # where the store itself leaves out what does not name what is asked about
-PAGE_SECONDS = 0.003
+PAGE_NAMING_MIN, PAGE_NAMING_MAX = 500, 20_000
+"""Where the store itself leaves out what does not name what is asked about."""
+PAGE_SECONDS = 0.005
 _END = 2**63 - 1  # above every position
 
 
@@ -157,7 +158,9 @@ class History:
         async with self._one_at_a_time:
             entries, seconds = await self._turn.in_store(lambda: self._timed(words, first, below))
             await asyncio.to_thread(walk.take, entries, first)
-        return next_size(asked, seconds, PAGE_ENTRIES_MAX if not words else PAGE_NAMING_MAX)
+        if words:
+            return next_size(asked, seconds, PAGE_NAMING_MIN, PAGE_NAMING_MAX)
+        return next_size(asked, seconds, PAGE_ENTRIES_MIN, PAGE_ENTRIES_MAX)
 
     def _timed(self, words: Sequence[str], first: int, below: int) -> tuple[Iterable[Entry], float]:
         began = self._clock.now().mono
@@ -206,8 +209,7 @@ def _expect_kept(first: Entry | None, wanted: HistoryFilter, before: int) -> Non
         )
 
 
-def next_size(entries: int, seconds: float, entries_max: int = PAGE_ENTRIES_MAX) -> int:
+def next_size(entries: int, seconds: float, entries_min: int, entries_max: int) -> int:
     """Return how many entries the next page has, after one that held the store's thread so long."""
-    if seconds > PAGE_SECONDS:
-        return max(PAGE_ENTRIES_MIN, entries // 2)
-    return min(entries_max, entries * 2) if seconds < PAGE_SECONDS / 3 else entries
+    change = PAGE_SECONDS / max(seconds, PAGE_SECONDS / 4)
+    return max(entries_min, min(entries_max, int(entries * min(2.0, max(0.5, change)))))

@@ -124,9 +124,9 @@ def open_read_only(path: Path) -> Connection:
 
 def _prepare(connection: sqlite3.Connection, _record: object) -> None:
     connection.isolation_level = None  # the driver begins no transactions of its own
-    # Of a new file only, and before the log makes it one: see ``give_back``.
-    connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
     try:
+        # Of a new file only, and before the log makes it one: see ``give_back``.
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
         _use_wal(connection)
     except UnicodeDecodeError as error:  # SQLite names what it cannot read, and that is no text
         raise sqlite3.DatabaseError(f"malformed database schema: {error}") from error
