@@ -190,7 +190,7 @@ async def test_a_slow_store_is_asked_for_less(turns: list[Turn]) -> None:
     past_of(store, turns)
     await History(turns[0], store, store).latest(HistoryFilter(), 0, 1000)
     assert store.pages[:3] == [16, 8, 5]  # which takes it as long as it may
-    assert set(store.pages[2:-1]) == {5}
+    assert set(store.pages[2:]) <= {4, 5}  # 0.001 s is not always the same
 
 
 def decided(position: int, cause: str, subject: str) -> Entry:
