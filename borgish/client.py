@@ -167,9 +167,10 @@ class Client:
         return self._like(self._masters.all, self._token, self._token_source)
 
     def as_of(self, position: int) -> "Client":
-        """Return a client whose ``get`` reads the cell as it was at a position of the journal."""
+        """Return a client whose ``get`` reads the cell as it was at a position of the journal, from the same
+        master, be it one that stands by."""
         client = self._like(self._masters.all, self._token, self._token_source)
-        client._always = {"at": position}
+        client._always = {**self._always, "at": position}
         return client
 
     def of_standby(self, at_least: int) -> "Client | None":

@@ -157,12 +157,8 @@ class ApiRequest(Request[Principal, None, State]):
         text, at_least = self.query_params.get(AT, NOW), self.at_least
         if text == NOW:
             return None
-        if at_least is not None:
-            raise Invalid(
-                "'at' and 'at_least' exclude each other", "The past is the same wherever it is read"
-            )
         if self._as_of is None:
-            now = await self.services.reader.read(lambda reading: reading.now.wall)
+            now = await self.services.reader.read(lambda reading: reading.now.wall, at_least or 0)
             with self.one_of_few():
                 self._as_of = await self.services.moments.find(read_moment(text, now))
         return self._as_of

@@ -19,11 +19,13 @@ from borgish.api.app import create_routes
 from borgish.api.auth import Policy, check
 from borgish.api.errors import PROBLEM, encode, problem_of
 from borgish.api.middleware import Receive, Scope, Send
-from borgish.api.moments import AT_LEAST
+from borgish.api.moments import AT_LEAST, Moment
 from borgish.api.services import Reading, Services
+from borgish.api.views.history import HistoryFilter
 from borgish.errors import BorgishError, Forbidden, NotLeading, Unreachable
 from borgish.vocabulary import BODY_BYTES_MAX
-from borgish.wire.api import HealthView, Problem
+from borgish.wire.api import AsOf, HealthView, Problem
+from borgish.wire.api_past import HistoryList
 
 T = TypeVar("T")
 
@@ -31,8 +33,22 @@ HEALTH = "/v1/health"
 AGAIN_SECONDS = 1
 
 
+class CopyPast(Protocol):
+    """What a standby knows of the past. Each raises NotLeading where it cannot be read; see ``Moments`` and
+    ``Past``."""
+
+    async def find(self, moment: Moment) -> AsOf: ...
+
+    async def read(self, as_of: AsOf, view: Callable[[Reading], T]) -> T: ...
+
+    async def latest(self, wanted: HistoryFilter, before: int, limit: int) -> HistoryList: ...
+
+
 class Copy(Protocol):
     """A standby and its copy of the cell."""
+
+    @property
+    def past(self) -> CopyPast: ...
 
     def health(self) -> HealthView:
         """Return how it is."""
@@ -67,7 +83,13 @@ class StandbyApp:
         """Those of a leader, of whose services most are not here. Made when they are first asked for: most
         masters lead before that."""
         leaders: dict[str, Any] = dict.fromkeys(Services.__struct_fields__, _LeaderOnly())
-        services = Services(**leaders | {"reader": _LeaderOnly(read=self._copy.read)})
+        past = self._copy.past
+        here = {
+            "reader": _LeaderOnly(read=self._copy.read),
+            "moments": _LeaderOnly(find=past.find, read=past.read),
+            "past": _LeaderOnly(latest=past.latest),
+        }
+        services = Services(**leaders | here)
         return create_routes(services, {NotLeading: self._on_not_leading})
 
     def _on_not_leading(self, request: Request[Any, Any, Any], error: NotLeading) -> Response[bytes]:

@@ -68,32 +68,34 @@ def client_at(context: typer.Context, at: str, form: Form, *, leader_only: bool 
     a table, and beside all else. ``leader_only``: no standby knows what is asked for.
     """
     session = session_of(context)
+    if session.from_standby and not leader_only:
+        return _of_standby(session, at, form)
+    client = session.client(SECONDS_MAX) if at else session.client()
     if not at:
-        return _of_standby(session, form) if session.from_standby and not leader_only else session.client()
-    if session.at_least:
-        raise typer.BadParameter(
-            "cannot be given beside --at: the past does not change", param_hint="--at-least"
-        )
-    client = session.client(SECONDS_MAX)
+        return client
     found = client.get("/v1/moment", {"at": zoned(at)}, AsOf)
     _print_moment(moment_lines(found), form)
     return client.as_of(found.position)
 
 
-def _of_standby(session: Session, form: Form) -> "Client":
-    """Return a client of a master that stands by, and print which moment its copy is of; of the leader, and
-    print why, where none has what is asked for."""
-    client = session.client()
+def _of_standby(session: Session, at: str, form: Form) -> "Client":
+    """Return a client of a master that stands by, and print which moment is shown, with ``at`` one of the
+    past; of the leader, and print why, where none has what is asked for."""
+    client = session.client(SECONDS_MAX) if at else session.client()
     standby = client.of_standby(session.at_least)
     if standby is None:
         print_err("no borgmaster stands by with a copy of the cell; the leader answers")
-        return client
-    asked, found = standby.url, standby.get("/v1/moment", None, AsOf)
+        standby = client
+    asked = standby.url
+    found = standby.get("/v1/moment", {"at": zoned(at)} if at else None, AsOf)
     if standby.url != asked:
-        print_err(f"{asked} does not have position {session.at_least} yet; the leader answers")
-        return client
-    _print_moment(moment_lines(found, f"{_NOT_SEEN}; {asked} stands by"), form)
-    return standby
+        lacks = "cannot show that" if at else f"does not have position {session.at_least} yet"
+        print_err(f"{asked} {lacks}; the leader answers")
+        standby = client
+    answers = f"; {asked} stands by" if standby is not client else ""
+    if at or answers:
+        _print_moment(moment_lines(found, f"{_NOT_KEPT if at else _NOT_SEEN}{answers}"), form)
+    return standby.as_of(found.position) if at else standby
 
 
 def _print_moment(lines: list[str], form: Form) -> None:

@@ -6,8 +6,9 @@ under way at any time, and no walk looks at more than ``LOOKED_AT_MAX`` entries.
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -16,7 +17,6 @@ from borgish.cell.events import Entry
 from borgish.cell.generations import Thing, decides_about
 from borgish.clock import Clock
 from borgish.errors import Gone
-from borgish.master.turn import Turn
 from borgish.store.base import Store
 from borgish.text import instant
 from borgish.wire.api import Page
@@ -34,6 +34,17 @@ PAGE_NAMING_MIN, PAGE_NAMING_MAX = 500, 20_000
 """Where the store itself leaves out what does not name what is asked about."""
 PAGE_SECONDS = 0.005
 _END = 2**63 - 1  # above every position
+
+
+T = TypeVar("T")
+
+
+class StoreThread(Protocol):
+    """Where the store is asked."""
+
+    async def in_store(self, work: Callable[[], T]) -> T:
+        """Do something with the store, in a thread in which one thing is done at a time."""
+        ...
 
 
 class Walk:
@@ -98,9 +109,11 @@ class Walk:
 
 
 class History:
-    """Reads the journal of a running master's store."""
+    """Reads the journal of a master's store, be it running or standing by."""
 
-    def __init__(self, turn: Turn, store: Store, clock: Clock, looked_at_max: int = LOOKED_AT_MAX) -> None:
+    def __init__(
+        self, turn: StoreThread, store: Store, clock: Clock, looked_at_max: int = LOOKED_AT_MAX
+    ) -> None:
         self._looked_at_max = looked_at_max
         self._turn = turn
         self._store = store

@@ -8,7 +8,7 @@ the several reads of one command, or of one person, are fast.
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -27,8 +27,6 @@ from borgish.cell.model import Cell
 from borgish.cell.observed import Observed
 from borgish.clock import Clock
 from borgish.errors import Conflict, Gone, Invalid, NotFound, StoreDamaged, UnsafeConfiguration
-from borgish.master.core import Core
-from borgish.master.turn import Turn
 from borgish.store.base import CheckpointInfo, Store
 from borgish.store.replay import cell_at, earliest_position, entries_between, position_at, replay_one
 from borgish.text import instant
@@ -50,6 +48,21 @@ FUTURE_SECONDS = 2.0
 """A moment so little after now is taken for now: clocks differ."""
 
 
+class Holder(Protocol):
+    """Who holds the cell as it is."""
+
+    @property
+    def cell(self) -> Cell: ...
+
+
+class Writer(Protocol):
+    """Who writes what the cell became."""
+
+    async def durable(self) -> None:
+        """Return when everything in memory is durable."""
+        ...
+
+
 class PastCell:
     """A cell as it was. Nobody writes to it; one at a time reads it, for reading makes its sums."""
 
@@ -63,10 +76,10 @@ class PastCell:
 
 
 class Moments:
-    """Finds moments of a running master's cell, and has it read as it was."""
+    """Finds moments of a cell, of a running master or of one that stands by, and has it read as it was."""
 
     def __init__(
-        self, core: Core, turn: Turn, store: Store, clock: Clock, daemon: Callable[[], Daemon]
+        self, core: Holder, turn: Writer, store: Store, clock: Clock, daemon: Callable[[], Daemon]
     ) -> None:
         self._core = core
         self._turn = turn

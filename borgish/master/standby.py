@@ -2,29 +2,35 @@
 (failover).
 
 Looks a few times a second who leads and what they wrote. To take over, only the end of the journal is left
-to be applied. Between two looks those may read the copy who ask for no newer one.
+to be applied. Between two looks those may read the copy who ask for no newer one, and at any time the past,
+which is restored from the database by a connection of its own.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
 import borgish
+from borgish.api.moments import Moment
 from borgish.api.services import Reading
+from borgish.api.views.history import HistoryFilter
 from borgish.api.views.status import Daemon, status_view
 from borgish.api.views.tally import Tally
 from borgish.cell.model import Cell
 from borgish.cell.observed import Observed
 from borgish.clock import Clock
-from borgish.errors import BorgishError, NotLeading
+from borgish.errors import BorgishError, NotLeading, Unreachable
 from borgish.master.health import STANDBY
+from borgish.master.history import History
+from borgish.master.moments import Moments
 from borgish.store.base import Store
 from borgish.store.election import Candidate
 from borgish.store.leadership import Leadership
 from borgish.store.replay import WarmReplica
 from borgish.text import instant, span
 from borgish.wire.api import AsOf, HealthView
+from borgish.wire.api_past import HistoryList
 
 LOOK_SECONDS = 0.2
 FIRST_LOOK_SECONDS = 0.05
@@ -59,6 +65,7 @@ class Standby(Generic[S]):
         self._looked = asyncio.Condition()
         self._store_kind = ""
         self._tally = Tally()
+        self.past = StandbyPast(self, candidate, clock, self._daemon)
 
     async def at_once(self, stopping: "asyncio.Future[None]", *, may_wait: bool) -> S | None:
         """Return the store if nobody leads it; None for one who ``may_wait``.
@@ -167,10 +174,13 @@ class Standby(Generic[S]):
             raise NotLeading(late)
         last, warnings = self.copy.last, (late,) if behind_seconds > BEHIND_SECONDS_MAX else ()
         as_of = AsOf(cell.position, instant(last.at) if last else "", cell.timeline, warnings)
-        daemon = Daemon(self._started.wall, self._store_kind)
+        daemon = self._daemon()
         return Reading(
             cell, observed, now, {}, lambda: status_view(cell, observed, tally, daemon, now), tally, as_of
         )
+
+    def _daemon(self) -> Daemon:
+        return Daemon(self._started.wall, self._store_kind)
 
     def health(self) -> HealthView:
         """Return how this one is. May be called while it looks."""
@@ -191,3 +201,61 @@ class Standby(Generic[S]):
             trouble=self._trouble,
             started_at=instant(self._started.wall),
         )
+
+
+class StandbyPast(Generic[S]):
+    """The past, as one who stands by reads it from the database, up to what its copy has. Raises NotLeading
+    where it cannot."""
+
+    def __init__(
+        self, standby: Standby[S], candidate: Candidate[S], clock: Clock, daemon: Callable[[], Daemon]
+    ) -> None:
+        self._standby = standby
+        self._candidate = candidate
+        self._clock = clock
+        self._daemon = daemon
+        self._store: S | None = None
+        self._moments: Moments | None = None
+        self._one_at_a_time = asyncio.Lock()
+
+    async def find(self, moment: Moment) -> AsOf:
+        """Return which moment is meant; see ``Moments``. Waits a while for a position that is yet to come."""
+        await self._standby.read(lambda _reading: None, moment.position or 0)
+        return await self._asked(lambda moments, _: moments.find(moment))
+
+    async def read(self, as_of: AsOf, view: Callable[[Reading], T]) -> T:
+        """Return what ``view`` makes of the cell as it was."""
+        return await self._asked(lambda moments, _: moments.read(as_of, view))
+
+    async def latest(self, wanted: HistoryFilter, before: int, limit: int) -> HistoryList:
+        """Return the latest entries of the journal that match; see ``History``."""
+        return await self._asked(lambda _, history: history.latest(wanted, before, limit))
+
+    async def _asked(self, ask: Callable[[Moments, History], Awaitable[T]]) -> T:
+        try:
+            store = await asyncio.to_thread(self._candidate.beside_reader)
+            if store is None:
+                raise NotLeading("this borgmaster stands by, and the database is of another version")
+            if store is not self._store or self._moments is None:
+                self._store, self._moments = store, Moments(self, self, store, self._clock, self._daemon)
+            return await ask(self._moments, History(self, store, self._clock))
+        except Unreachable as error:
+            if self._store is not None:
+                await asyncio.to_thread(self._store.close)
+            why = f"this borgmaster stands by, and cannot read the past: {error.message}"
+            raise NotLeading(why) from error
+
+    @property
+    def cell(self) -> Cell:
+        """The copy of the cell."""
+        if self._standby.copy.cell is None:
+            raise NotLeading("this borgmaster stands by, without a copy of the cell yet")
+        return self._standby.copy.cell
+
+    async def durable(self) -> None:
+        """Return at once: what the copy has was read from the database."""
+
+    async def in_store(self, work: Callable[[], T]) -> T:
+        """Do something with the store, in a thread, one thing at a time."""
+        async with self._one_at_a_time:
+            return await asyncio.to_thread(work)

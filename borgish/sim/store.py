@@ -102,6 +102,9 @@ class MemoryCandidate:
     def reader(self) -> SimStore | None:
         return self._store.reopen()
 
+    def beside_reader(self) -> SimStore | None:
+        return self._store.reopen()
+
     def leadership(self) -> Leadership | None:
         disk = self._store.sim_disk
         holder = disk.leader.name if disk.leader else ""

@@ -120,6 +120,13 @@ def test_a_standby_sends_on_to_the_leader_and_leads_when_it_is_killed(pair: Pair
     assert read.code == 0, read
     assert f"; {pair.standby_url} stands by.\n" in read.out
     assert "ann/sleepers" in read.out
+    past = made.borgctl("--read-from", "standby", "task", "list", "--at", position)
+    assert past.code == 0, past
+    assert re.search(
+        rf"^As of position {position} .* were not journalled; {pair.standby_url} stands", past.out
+    )
+    assert past.out.count("ann/sleepers/") == 3
+    assert past.err == ""
     made.kill("borgmaster")
     goes_on(pair, before, epoch)
 

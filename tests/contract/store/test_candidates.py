@@ -1,6 +1,7 @@
 """Two who may lead one database: one does, the other reads along, and gets it when the first is gone."""
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from borgish.errors import Fenced, InUse, Unreachable, UnsafeConfiguration
 from borgish.store import election, leadership, postgres
 from borgish.store.checkpoints import Retention
 from borgish.store.election import Candidate, make_candidate
-from borgish.store.replay import WarmReplica
+from borgish.store.replay import WarmReplica, cell_at
 from borgish.store.sql import SqlStore
 from tests.cells import wait_until
 from tests.contract.store.places import InDatabase
@@ -129,7 +130,38 @@ def test_what_of_another_version_stands_there_is_not_read(make: Make, database: 
     second = make()
     assert second.try_lead() is None
     assert second.reader() is None
+    assert second.beside_reader() is None
     life.store.close()
+
+
+def test_what_takes_long_is_read_beside(make: Make) -> None:
+    life = Life(won(make()))
+    life.story()
+    life.checkpoint()
+    second, copy = make(), WarmReplica()
+    assert second.try_lead() is None
+    reader, beside = second.reader(), second.beside_reader()
+    assert reader is not None
+    assert beside is not None
+    pages = beside.entries(0)
+    assert next(iter(pages)).position == 1
+    assert second.beside_reader() is beside
+    with ThreadPoolExecutor(1) as thread:
+        for _ in range(20):  # each by its own connection, at the same time
+            told = thread.submit(cell_at, beside, CELL, life.cell.position)
+            life.do(MachineUp("m1"))
+            assert copy.catch_up(reader).position == life.cell.position
+            assert second.try_lead() is None
+            assert told.result().cell.position < life.cell.position
+    beside.close()  # as after an error
+    again = second.beside_reader()
+    assert again is not None
+    assert [entry.position for entry in again.entries_before(4, 1)] == [3]
+
+    life.store.close()
+    won(second).close()
+    with pytest.raises(Unreachable):
+        again.checkpoints()
 
 
 @pytest.fixture

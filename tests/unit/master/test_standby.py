@@ -6,12 +6,14 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
+from borgish.api.moments import Moment
 from borgish.api.services import Reading
+from borgish.api.views.history import HistoryFilter
 from borgish.api.views.tally import Tally
 from borgish.cell.events import Entry, JobForgotten, JobSubmitted, MachineUp, TasksEnded
 from borgish.cell.observed import Observed
 from borgish.clock import Now
-from borgish.errors import InUse, NotLeading, Unreachable
+from borgish.errors import InUse, Invalid, NotLeading, Unreachable
 from borgish.master import standby
 from borgish.master.standby import Standby
 from borgish.store.leadership import Leadership
@@ -34,6 +36,7 @@ class Faulty(MemoryStore):
     """A store that can be read up to an entry at which it is ``broken_at``, when ``answers`` is set."""
 
     broken_at = 1000
+    is_closed = False
 
     def __init__(self, cell: str) -> None:
         super().__init__(cell)
@@ -47,6 +50,10 @@ class Faulty(MemoryStore):
                 raise Unreachable("the connection broke")
             yield entry
 
+    def close(self) -> None:
+        self.is_closed = True
+        super().close()
+
 
 class Candidate:
     """Another one leads, until ``is_free``; who leads is known when ``answers`` is set."""
@@ -59,6 +66,8 @@ class Candidate:
         self.answers = threading.Event()
         self.answers.set()
         self.failure = ""
+        self.is_readable = True
+        self.beside: list[Faulty] = []
 
     def try_lead(self) -> Faulty | None:
         self.answers.wait()
@@ -68,6 +77,12 @@ class Candidate:
 
     def reader(self) -> Faulty:
         return self.store
+
+    def beside_reader(self) -> Faulty | None:
+        if not self.beside or self.beside[-1].is_closed:
+            self.beside.append(Faulty(CELL))
+            self.beside[-1].disk = self.store.disk
+        return self.beside[-1] if self.is_readable else None
 
     def leadership(self) -> Leadership | None:
         return None
@@ -246,3 +261,53 @@ async def test_its_sums_follow_what_it_takes_in(bench: Bench) -> None:
 
         assert await bench.standby.read(kept) == await bench.standby.read(anew)
         assert status.machines_up == len([each for each in bench.life.cell.machines.values() if each.up])
+
+
+# The past
+
+
+def on_machines(reading: Reading) -> tuple[int, list[str]]:
+    assert reading.as_of is not None
+    return reading.as_of.position, sorted(reading.cell.machines)
+
+
+async def test_the_past_is_read_beside_what_is_followed(bench: Bench) -> None:
+    past, head = bench.standby.past, bench.life.cell.position
+    for position, machines in ((1, []), (2, ["m1"]), (head, ["m1"])):
+        as_of = await past.find(Moment(str(position), position=position))
+        assert await past.read(as_of, on_machines) == (position, machines)
+    found = await past.latest(HistoryFilter("ann/web"), 5, 10)
+    assert [item.position for item in found.items] == [3, 4]
+    (store,) = bench.candidate.beside
+    assert store is not bench.store
+
+
+async def test_a_position_that_is_yet_to_come_is_waited_for(bench: Bench) -> None:
+    position = bench.life.cell.position + 1
+    finding = asyncio.create_task(bench.standby.past.find(Moment(str(position), position=position)))
+    await asyncio.sleep(0)
+    bench.life.do(MachineUp("m1"))
+    assert (await finding).position == position
+
+
+async def test_a_connection_that_breaks_sends_on_to_the_leader_and_another_one_follows(bench: Bench) -> None:
+    past, moment = bench.standby.past, Moment("4", position=4)
+    assert (await past.find(moment)).position == 4
+    (first,) = bench.candidate.beside
+    first.broken_at = 0
+    with pytest.raises(NotLeading, match="cannot read the past: the connection broke"):
+        await past.find(Moment("3", position=3))
+    assert first.is_closed
+    assert (await past.find(Moment("3", position=3))).position == 3
+    assert len(bench.candidate.beside) == 2
+
+
+async def test_of_another_version_nothing_is_read(bench: Bench) -> None:
+    bench.candidate.is_readable = False
+    with pytest.raises(NotLeading, match="another version"):
+        await bench.standby.past.find(Moment("4", position=4))
+
+
+async def test_what_nobody_can_tell_is_refused_as_by_a_leader(bench: Bench) -> None:
+    with pytest.raises(Invalid, match="no checkpoint 'noon'"):
+        await bench.standby.past.find(Moment("noon", checkpoint="noon"))
