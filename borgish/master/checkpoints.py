@@ -41,6 +41,7 @@ log = logging.getLogger("borgmaster")
 
 SLICE_SECONDS = 0.01
 PRUNED_AT_ONCE = 1000
+GIVE_BACK_PAUSE_SECONDS = 0.02  # twice as long as a piece holds the store: it takes as long as it takes
 """Entries; the store is held for them."""
 _HEADER_BYTES_MAX = 4096
 _NAME = re.compile(CHECKPOINT_NAME_PATTERN, re.ASCII)
@@ -270,6 +271,7 @@ class CheckpointKeeper:
         given = 0
         while piece := await self._beside(self._store.give_back):
             given += piece
+            await asyncio.sleep(GIVE_BACK_PAUSE_SECONDS)
         if given:
             log.info("the database is shorter by %.0f MiB, which lay free in it", given / 2**20)
         return given

@@ -20,6 +20,7 @@ from urllib.parse import quote
 from sqlalchemy import URL, Connection, StaticPool, create_engine, event
 from sqlalchemy.exc import SQLAlchemyError
 
+from borgish.clock import SystemClock
 from borgish.durable import open_private, sync
 from borgish.errors import UnsafeConfiguration
 from borgish.failpoints import reach
@@ -30,7 +31,7 @@ BUSY_SECONDS_MAX = 5.0
 _LOG_SUFFIXES = ("-wal", "-shm")
 FREE_SHARE, FREE_BYTES_MIN = 0.25, 16 * 2**20
 """Of a database: so much may lie free in it, for what comes next, before it is given back."""
-GIVEN_BACK_PAGES = 256
+GIVING_BACK_SECONDS = 0.01
 PADDED_BYTES_MAX = 64 * 2**20
 """Beside eight times the file's size. A header that states more than that is damaged itself."""
 _PRAGMAS = (
@@ -150,7 +151,7 @@ def _begin(connection: Connection) -> None:
 
 
 def give_back(connection: Connection) -> int:
-    """Shorten the file by some pages, in the transaction that is open; return by how many bytes.
+    """Shorten the file a moment long, in the transaction that is open; return by how many bytes.
 
     SQLite keeps pages of which everything was deleted, for what is written next. Where these are many, pages
     of the end take the place of free ones, and the end is cut off. A database of a version before this knows
@@ -162,9 +163,14 @@ def give_back(connection: Connection) -> int:
     )
     if free <= max(FREE_SHARE * pages, FREE_BYTES_MIN / page_bytes):
         return 0
-    for _ in range(GIVEN_BACK_PAGES):
-        # A page at a time: further steps of one such statement are beyond the reach of Python's driver.
+    clock = SystemClock()
+    until = clock.now().mono + GIVING_BACK_SECONDS
+    while True:
+        # A page at a time: further steps of one such statement are beyond the reach of Python's driver. Each
+        # looks for a free page in the list of all, which takes a millisecond where these are a million.
         connection.exec_driver_sql("PRAGMA incremental_vacuum(1)")
+        if clock.now().mono >= until:
+            break
     left = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
     return int((pages - left) * page_bytes)
 
