@@ -263,6 +263,7 @@ class CheckpointKeeper:
         gone = 0
         while pruned := await self._beside(partial(self._store.prune_journal, base.position, PRUNED_AT_ONCE)):
             gone += pruned
+            await self._beside(self._store.give_back)  # now, while few pages are free: each costs less then
         log.info("the journal begins at %d now: %d entries before it were pruned", base.position, gone)
         return gone
 

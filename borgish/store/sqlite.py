@@ -29,8 +29,9 @@ from borgish.store.leadership import FileLock
 
 BUSY_SECONDS_MAX = 5.0
 _LOG_SUFFIXES = ("-wal", "-shm")
-FREE_SHARE, FREE_BYTES_MIN = 0.25, 16 * 2**20
-"""Of a database: so much may lie free in it, for what comes next, before it is given back."""
+FREE_BYTES_MAX = 64 * 2**20
+"""So much may lie free in a file, for what comes next. To find a free page at its beginning SQLite goes
+through the list of all: that takes some microseconds with this much, and milliseconds with gigabytes."""
 GIVING_BACK_SECONDS = 0.01
 PADDED_BYTES_MAX = 64 * 2**20
 """Beside eight times the file's size. A header that states more than that is damaged itself."""
@@ -157,17 +158,16 @@ def give_back(connection: Connection) -> int:
     of the end take the place of free ones, and the end is cut off. A database of a version before this knows
     no such pages (``auto_vacuum`` is 0), and stays as long as it is.
     """
-    free, pages, page_bytes = (
+    free, pages, page_bytes, mode = (
         connection.exec_driver_sql(f"PRAGMA {name}").scalar_one()
-        for name in ("freelist_count", "page_count", "page_size")
+        for name in ("freelist_count", "page_count", "page_size", "auto_vacuum")
     )
-    if free <= max(FREE_SHARE * pages, FREE_BYTES_MIN / page_bytes):
+    if free * page_bytes <= FREE_BYTES_MAX or mode == 0:
         return 0
     clock = SystemClock()
     until = clock.now().mono + GIVING_BACK_SECONDS
     while True:
-        # A page at a time: further steps of one such statement are beyond the reach of Python's driver. Each
-        # looks for a free page in the list of all, which takes a millisecond where these are a million.
+        # A page at a time: further steps of one such statement are beyond the reach of Python's driver.
         connection.exec_driver_sql("PRAGMA incremental_vacuum(1)")
         if clock.now().mono >= until:
             break

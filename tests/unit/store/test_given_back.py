@@ -25,7 +25,7 @@ from tests.unit.master.test_keeping_history import NOW, Standing
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[InDatabase]:
-    monkeypatch.setattr(sqlite, "FREE_BYTES_MIN", 0)
+    monkeypatch.setattr(sqlite, "FREE_BYTES_MAX", 32 * 4096)
     monkeypatch.setattr(sqlite, "GIVING_BACK_SECONDS", 0.0)  # a page each
     with closing(InDatabase(f"sqlite:///{tmp_path}/cell.db")) as made:
         yield made
@@ -72,10 +72,7 @@ def test_piece_by_piece_until_little_is_free(place: InDatabase, life: Life, tmp_
 
 
 def test_little_that_is_free_stays(place: InDatabase, life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite, "FREE_BYTES_MIN", 2**20)
-    assert life.store.give_back() == 0
-    monkeypatch.setattr(sqlite, "FREE_BYTES_MIN", 0)
-    monkeypatch.setattr(sqlite, "FREE_SHARE", 1.0)
+    monkeypatch.setattr(sqlite, "FREE_BYTES_MAX", 2**30)
     assert life.store.give_back() == 0
 
 
