@@ -105,6 +105,9 @@ class SqlStore:
         self._mutex = threading.Lock()
         self._epoch = 0  # 0: not the leader
         self._last: int | None = None  # position of the last entry
+        # Nothing is left below: what was pruned. Postgres finds the first entry by going through what was
+        # deleted before it, until that is vacuumed: with millions of entries seconds for each thousand.
+        self._begins = 0
         self._end: BorgishError | None = None  # why nothing more is done
         self._open = True
 
@@ -145,6 +148,7 @@ class SqlStore:
 
     def entries_naming(self, words: Sequence[str], first: int, below: int) -> Iterator[Entry]:
         """Return the entries of these positions that name all the words, newest first. See ``Store``."""
+        first = max(first, self._begins)
         wanted = select(*ENTRY_COLUMNS).where(journal.c.position >= first, journal.c.position < below)
         if words:
             place = func.instr if self.kind == "sqlite" else func.strpos
@@ -174,7 +178,10 @@ class SqlStore:
 
     def _page(self, after: int, limit: int) -> list[Entry]:
         statement = (
-            select(*ENTRY_COLUMNS).where(journal.c.position > after).order_by(journal.c.position).limit(limit)
+            select(*ENTRY_COLUMNS)
+            .where(journal.c.position > max(after, self._begins - 1))
+            .order_by(journal.c.position)
+            .limit(limit)
         )
         with self._reading() as connection:
             rows = connection.execute(statement).all()
@@ -277,11 +284,13 @@ class SqlStore:
         """Delete the first entries of the journal, of those below a checkpoint. Raises Conflict."""
         with self._beside_cell("left behind") as connection:
             check_prune_base(checkpoint_infos(connection), below)
-            first, pruned = _first_position(connection), 0
+            first, pruned, end = self._first_position(connection), 0, self._begins
             if 0 < first < below:
                 end = min(below, first + limit)
-                pruned = connection.execute(delete(journal).where(journal.c.position < end)).rowcount
+                gone = delete(journal).where(journal.c.position >= first, journal.c.position < end)
+                pruned = connection.execute(gone).rowcount
             reach("journal.pruned")
+        self._begins = end
         reach("journal.pruning_committed")
         return pruned
 
@@ -417,10 +426,15 @@ class SqlStore:
         reach("checkpoint.replaced")
         insert_checkpoint(connection, info, stored)
         reach("checkpoint.inserted")
-        begins = _first_position(connection) or 1
+        begins = self._first_position(connection) or 1
         for old in expired(checkpoint_infos(connection), self._retention, begins):
             delete_checkpoint(connection, old.position)
         reach("checkpoint.pruned")
+
+    def _first_position(self, connection: Connection) -> int:
+        """Return the position of the journal's first entry; 0 when it is empty."""
+        first = select(func.min(journal.c.position)).where(journal.c.position >= self._begins)
+        return connection.execute(first).scalar_one() or 0
 
     @contextmanager
     def _beside_cell(self, what: str, which: str = "checkpoint") -> Iterator[Connection]:
@@ -491,8 +505,3 @@ def insert_checkpoint(connection: Connection, info: CheckpointInfo, stored: byte
 def delete_checkpoint(connection: Connection, position: int) -> None:
     """Delete the checkpoint at a position, if there is one."""
     connection.execute(delete(checkpoints).where(checkpoints.c.position == position))
-
-
-def _first_position(connection: Connection) -> int:
-    """Return the position of the journal's first entry; 0 when it is empty."""
-    return connection.execute(select(func.min(journal.c.position))).scalar_one() or 0
