@@ -26,6 +26,7 @@ GROUPS = {
     "doors": "what TLS, confinement and wrong tokens cost",
     "scale": "small jobs over real HTTP and polls, beside others who ask or watch, and among many at rest",
     "polls": "machines at rest: the master's cpu for polls; and for letting thousands in",
+    "bad_days": "clients, users and machines at their worst: what others wait for, and what is kept",
     "failover": "kill -9 of the leader: how soon a standby commits a write",
 }
 """Each is a module here with ``figures(sizes)``; its docstring says what is measured from where, and what is

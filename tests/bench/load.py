@@ -8,7 +8,7 @@ import asyncio
 import json
 import socket
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from borgish.borglet.actions import Action, Start
-from borgish.cell.model import Cell, Snapshot
+from borgish.cell.model import Cell, Job, Snapshot
 from borgish.cli import local_cell as cell_folder
 from borgish.client import Client
 from borgish.clock import Now, SystemClock
@@ -32,7 +32,7 @@ from tests.bench.cli import LOOK_SECONDS, MIB, memory_bytes
 from tests.bench.farm import FORKED, Farm
 from tests.bench.figure import Figure
 from tests.bench.past import kept
-from tests.bench.standing import Started, configure, master
+from tests.bench.standing import HELD_LONG, Started, configure, master
 
 if TYPE_CHECKING:
     from multiprocessing.sharedctypes import Synchronized
@@ -49,7 +49,7 @@ LARGE, SMALL = 1_000, 20
 NEEDS = Resources(100, 64 * MIB)
 UP_SECONDS_MAX = 600.0
 _FACTS = msgspec.structs.replace(FACTS, runtimes=(Runtime.PROCESS,))
-_UNLIMITED = "\n[limits]\nrequests_per_second = 0\n"
+UNLIMITED = "\n[limits]\nrequests_per_second = 0\n"
 """All who ask have one token: what one user may ask for at most is not measured here."""
 
 _encode = msgspec.json.Encoder().encode
@@ -113,12 +113,19 @@ class Load:
 
     def bring_up(self, jobs: Sequence[Asked]) -> Waits:
         """Submit jobs, and wait until all tasks are up; return what users waited for."""
+        waits = self.start(jobs)
+        self.until_up()
+        return waits
+
+    def start(self, jobs: Sequence[Asked]) -> Waits:
+        """Submit jobs, and wait until all tasks run on their machines, whatever the master knows of that;
+        return what users waited for."""
         started = named("job-", jobs, self._jobs)
         self._jobs += len(jobs)
         self._tasks += sum(job.tasks for job in jobs)
         are_paced = any(job.due_seconds is not None for job in jobs)
         answered = submit_all(self._clients[: PACED_USERS if are_paced else USERS], started)
-        self.until_up()
+        self._until_started()
         last = self._machines.last_started()
         return Waits(
             [1000 * (at - asked) for _, asked, at in answered],
@@ -127,8 +134,11 @@ class Load:
 
     def until_up(self) -> None:
         """Wait until all that was submitted here runs, and the master knows of that and of others' tasks."""
-        _until(self._machines.ours, self._tasks, "tasks run")
+        self._until_started()
         self.master.until_heard(self._tasks + self._machines.others.value, LOOK_SECONDS)
+
+    def _until_started(self) -> None:
+        _until(self._machines.ours, self._tasks, "tasks run")
 
     def on_a_machine(self, name: str) -> Figure:
         """Return how many tasks each machine has that has some: what a change costs may follow from it."""
@@ -202,8 +212,15 @@ def submit_all(
 
 
 @contextmanager
-def loaded(folder: Path, machines: int) -> Iterator[Load]:
-    """Start a borgmaster; all its machines are there, and it knows that."""
+def loaded(
+    folder: Path,
+    machines: int,
+    tables: str = HELD_LONG + UNLIMITED,
+    jobs: Mapping[str, Job] | None = None,
+    made: "Callable[[list[str], str, Path], Machines] | None" = None,
+) -> Iterator[Load]:
+    """Start a borgmaster with these tables in its file; all its machines are there, and it knows that. The
+    cell has these ``jobs`` from the start, and its machines are made by ``made``."""
     cell_folder.make(folder, 1)
     url = f"sqlite:///{folder}/cell.db"
     names = [f"m{number}" for number in range(machines)]
@@ -214,11 +231,9 @@ def loaded(folder: Path, machines: int) -> Iterator[Load]:
         # one takes is the kernel's search for a port of ours that is free.
         record.host, record.port = f"127.1.{number // 250}.{number % 250 + 1}", listening.getsockname()[1]
     with closing(open_store(url, CELL)) as store:
-        kept(store, Cell(Snapshot(CELL, 1, machines=records)))
-    configure(folder, CELL, url)
-    with (folder / "cell.toml").open("a") as file:
-        file.write(_UNLIMITED)
-    farm = Machines(names, (folder / "secret").read_text().strip(), folder / "started")
+        kept(store, Cell(Snapshot(CELL, 1, machines=records, jobs=dict(jobs or {}))))
+    configure(folder, CELL, url, tables)
+    farm = (made or Machines)(names, (folder / "secret").read_text().strip(), folder / "started")
     with farm.running(listening) as pid, master(folder) as started:
         _until(farm.known, machines, "machines are known")
         yield Load(folder, started, farm, pid)

@@ -6,7 +6,7 @@ who submit.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from multiprocessing.synchronize import Event
@@ -19,7 +19,7 @@ from borgish.wire.api import HealthView, JobList, StatusView
 from tests.bench import host
 from tests.bench.farm import FORKED
 from tests.bench.figure import Figure
-from tests.bench.load import OTHER, SMALL, Asked, Load, loaded, of, spread, submit
+from tests.bench.load import OTHER, SMALL, Asked, loaded, of, spread, submit
 from tests.bench.sizes import Sizes
 
 ASK_SECONDS = 0.05
@@ -37,14 +37,14 @@ def figures(sizes: Sizes) -> Iterator[Figure]:
         name = f"scale.{machines}.asked"
         most = load.measured(small)
         yield from most.figures(f"{name}.most_of_{SMALL}")
-        with _asked(load) as waits:
+        with asked(load.folder, _REQUESTS) as waits:
             time.sleep(sizes.scale_rest_seconds)
         yield from _waits(f"{name}.at_rest", waits)
         every_seconds = SMALL / (SHARE * most.rate)
         paced = [job._replace(due_seconds=number * every_seconds) for number, job in enumerate(2 * small)]
         largest = of(TASKS_PER_JOB_MAX, sizes.cell_tasks)
         for what, jobs in ((f"paced_of_{SMALL}", paced), (f"of_{largest[0].tasks}", largest)):
-            with _asked(load) as waits:
+            with asked(load.folder, _REQUESTS) as waits:
                 taken = load.measured(jobs)
             yield from taken.figures(f"{name}.{what}")
             yield from _waits(f"{name}.{what}", waits)
@@ -60,7 +60,8 @@ def _waits(name: str, waits: dict[str, list[float]]) -> Iterator[Figure]:
 # Those who ask
 
 
-def _health(client: Client, _number: int) -> None:
+def health(client: Client, _number: int) -> None:
+    """Ask how the master is."""
     client.get("/v1/health", None, HealthView)
 
 
@@ -68,7 +69,8 @@ def _status(client: Client, _number: int) -> None:
     client.get("/v1/status", None, StatusView)
 
 
-def _job_list(client: Client, _number: int) -> None:
+def job_list(client: Client, _number: int) -> None:
+    """Ask for the first page of all jobs."""
     client.get("/v1/jobs", {"limit": LISTED}, JobList)
 
 
@@ -79,21 +81,22 @@ def _job_of_1(client: Client, number: int) -> None:
 Request = Callable[[Client, int], None]
 """Asks once. The number is of this request alone."""
 _REQUESTS: dict[str, Request] = {
-    "health": _health,
+    "health": health,
     "status": _status,
-    "job_list": _job_list,
+    "job_list": job_list,
     "job_of_1": _job_of_1,
 }
 
 
 @contextmanager
-def _asked(load: Load) -> Iterator[dict[str, list[float]]]:
-    """Have others ask; what they were made to wait, in milliseconds, is there once this is over."""
+def asked(folder: Path, requests: Mapping[str, Request]) -> Iterator[dict[str, list[float]]]:
+    """Have others ask the master of a local cell, a process for each kind of request; what they were made to
+    wait, in milliseconds, is there once this is over."""
     over, waits = FORKED.Event(), dict[str, list[float]]()
     asking = {}
-    for what, request in _REQUESTS.items():
+    for what, request in requests.items():
         here, there = FORKED.Pipe(duplex=False)
-        process = FORKED.Process(target=_ask, args=(load.folder, request, over, there), daemon=True)
+        process = FORKED.Process(target=_ask, args=(folder, request, over, there), daemon=True)
         process.start()
         there.close()  # so that the end of that process is the end of what it says
         asking[what] = process, here

@@ -76,6 +76,14 @@ class Sizes(msgspec.Struct, frozen=True):
     beyond_machines: int = 100_000
     beyond_tasks: int = 1_000_000
     journal_entries: int = 10_000_000
+    bad_machines: int = 200
+    bad_probes: int = 200  # jobs of one task that somebody submits, twenty a second
+    bad_watchers: int = 300
+    bad_watched_jobs: int = 6_000  # of one task
+    bad_clients: int = 2_000  # at once
+    bad_cycles: int = 2_000  # jobs that are submitted and killed
+    bad_dead_jobs: int = 100_000
+    bad_seconds: float = 20.0
 
 
 FULL = Sizes()
@@ -150,4 +158,12 @@ TINY = Sizes(
     joining_machines=3,
     returning_machines=3,
     returning_machines_tls=3,
+    bad_machines=4,
+    bad_probes=3,
+    bad_watchers=3,
+    bad_watched_jobs=5,
+    bad_clients=10,
+    bad_cycles=8,
+    bad_dead_jobs=40,
+    bad_seconds=0.5,
 )

@@ -30,12 +30,13 @@ HEARD_SECONDS_MAX = 300.0
 HOLD_SECONDS = 14.0
 """How long a poll is held, so that 10,000 machines on the two cores of the master leave it something. Twice
 this is less than a lease, or no master takes it."""
-_CONFIGURATION = """
+HELD_LONG = f"""
 [poll]
-hold_seconds = {hold}
-timeout_seconds = {hold}
-down_after_seconds = {down}
+hold_seconds = {HOLD_SECONDS}
+timeout_seconds = {HOLD_SECONDS}
+down_after_seconds = {10 * HOLD_SECONDS}
 """
+"""Has polls held for long."""
 
 _encode = msgspec.json.Encoder().encode
 _poll = msgspec.json.Decoder(PollRequest).decode
@@ -89,12 +90,11 @@ def _attempts(cell: Cell) -> dict[tuple[str, int], tuple[int, str, State, int]]:
     }
 
 
-def configure(folder: Path, name: str, url: str) -> None:
-    """Have a local cell's master take a database, and hold polls for long."""
+def configure(folder: Path, name: str, url: str, tables: str = HELD_LONG) -> None:
+    """Have a local cell's master take a database, and be otherwise as these tables of its file say."""
     file = folder / "cell.toml"
     _, listen, state = file.read_text().splitlines()
-    poll = _CONFIGURATION.format(hold=HOLD_SECONDS, down=10 * HOLD_SECONDS)
-    file.write_text(f'name = "{name}"\n{listen}\n{state}\ndb = "{url}"\n{poll}')
+    file.write_text(f'name = "{name}"\n{listen}\n{state}\ndb = "{url}"\n{tables}')
 
 
 # The master

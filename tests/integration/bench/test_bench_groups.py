@@ -8,6 +8,7 @@ from collections.abc import Iterable
 import pytest
 
 from tests.bench import __main__ as bench
+from tests.bench.bad_days_clients import FEWER_THAN_ALLOWED, FEWER_THAN_KEPT
 from tests.bench.bounds import can_bound
 from tests.bench.containers import NO_BORGLET, NO_COMMAND
 from tests.bench.groups import GROUPS, group
@@ -47,6 +48,7 @@ def test_a_group_measures_all_its_figures(name: str) -> None:
 def known_lacks() -> set[str]:
     """Return why figures may be absent here, and in tiny sizes."""
     found = {lacks() for lacks in LACKS.values()} | {TOO_FEW, NO_CONTROL_GROUP}
+    found |= {FEWER_THAN_KEPT, FEWER_THAN_ALLOWED}
     if not can_bound():
         found.add(NO_SCIPY)
     if not shutil.which("docker"):
