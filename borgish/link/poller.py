@@ -86,6 +86,13 @@ class _Poll:
         self.failure: Exception | None = None  # why there is none
         self.is_taken = False
 
+    def end(self) -> None:
+        """Have no more to do with it."""
+        self.exchange.cancel()
+        # The failure knows where it was raised, and so this poll. That circle would keep an answer, of up to
+        # 16 MiB, until garbage is collected, which goes by the number of objects and is seldom.
+        self.failure = None
+
 
 class Poller:
     """Polls one machine until it is closed. ``trouble`` says why the last poll failed, "" if it did not."""
@@ -240,7 +247,7 @@ class Poller:
                 await self._take(self._read(held))
         finally:
             if self._held is not None:
-                self._held.exchange.cancel()
+                self._held.end()
                 self._held = None
 
     async def _over(self) -> _Poll:
@@ -298,7 +305,7 @@ class Poller:
             raise
         finally:
             self._newer = None
-            newer.exchange.cancel()
+            newer.end()
 
     async def _take_if_good(self, poll: _Poll) -> bool:
         """Take in the answer of a poll, unless there is none; return whether there was."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 
@@ -458,6 +459,27 @@ async def test_what_a_machine_may_not_say_is_trouble_and_polling_goes_on(
     assert not any(report.capacity for report in bench.inbox.reports[1:])
     borglet.answer = borglet.poll
     await bench.until(lambda: not bench.link.trouble("m1"))
+
+
+@pytest.mark.parametrize("status", [200, 500])
+async def test_nothing_is_kept_of_answers_that_are_none(
+    bench: Bench, borglet: FakeBorglet, monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    """Each may have 16 MiB, and a master looks for garbage seldom."""
+
+    async def wrong(_request: PollRequest) -> bytes:
+        return http(status, b"garbage")
+
+    monkeypatch.setattr(poller, "RETRY_SECONDS", 0.001)
+    borglet.answer = wrong
+    gc.collect()
+    gc.disable()
+    try:
+        await bench.until(lambda: len(bench.inbox.misses) > 10)
+        kept = [each for each in gc.get_objects() if isinstance(each, poller._Poll)]
+        assert len(kept) <= 2  # under way, and of the last one that failed
+    finally:
+        gc.enable()
 
 
 async def test_a_reason_that_postgres_could_not_store(bench: Bench, borglet: FakeBorglet) -> None:
