@@ -5,6 +5,7 @@ after that, again. In the end little is left to be encoded while nothing may cha
 for byte what ``codec.encode_snapshot`` makes of the cell at that moment.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -30,9 +31,10 @@ class SlicedSnapshot:
         self._position = cell.position  # up to which it has been told
         self._jobs: dict[str, msgspec.Raw] = {}
         self._machines: dict[str, msgspec.Raw] = {}
-        # Dicts, for their order: what is touched often is left to the end.
-        self._jobs_left: dict[str, None] = dict.fromkeys(cell.jobs)
-        self._machines_left: dict[str, None] = dict.fromkeys(cell.machines)
+        # In order: what is touched often is left to the end. A dict would look through all that was taken out
+        # of it, each time, for the first that is left.
+        self._jobs_left = OrderedDict[str, None].fromkeys(cell.jobs)
+        self._machines_left = OrderedDict[str, None].fromkeys(cell.machines)
 
     def note(self, entries: Sequence[Entry], touched: Touched) -> None:
         """Note a step: what it wrote to."""
@@ -61,7 +63,7 @@ class SlicedSnapshot:
             (self._jobs_left, self._cell.jobs, self._jobs),
         ):
             while left:
-                _encode(next(iter(left)), left, records, made)
+                _encode(left.popitem(last=False)[0], records, made)
                 if not has_time():
                     return
 
@@ -76,8 +78,7 @@ class SlicedSnapshot:
         return encode_snapshot(msgspec.structs.replace(self._cell.snapshot(), jobs=jobs, machines=machines))
 
 
-def _encode(key: str, left: dict[str, None], records: Any, made: dict[str, msgspec.Raw]) -> None:
-    del left[key]
+def _encode(key: str, records: Any, made: dict[str, msgspec.Raw]) -> None:
     record = records.get(key)
     if record is None:
         made.pop(key, None)
