@@ -1,24 +1,30 @@
 """``bad_days``: a cell with somebody or something at its worst: what stays bounded, and what others wait for.
 
 Everything is from outside, by HTTP and polls over real sockets, with a real borgmaster on SQLite; machines,
-clients and master share the host, so that what others wait for is also what the others take of it. ``others``
-ask for health (50 ms after each answer) and submit jobs of one task (twenty a second); ``at_rest`` is without
-the bad day.
+clients and master share the host, so that others also wait for the cores. ``others`` ask for health, 50 ms
+after each answer, and submit jobs of one task, twenty a second; ``at_rest`` is without a bad day.
 
-- ``watched``: clients open a watch and never read it, while jobs come as fast as they are taken in; ``by_0``
-  is the same without them. ``let_go`` are those that were told so or cut off when they read at last.
-- ``crowd``: clients of one user, from one address, each with a connection and a request, all at once; and
-  all ``again`` right after, when the user has spent what is allowed (``[limits]``, as shipped).
-- ``cycles``: one user submits a job and kills it, for ever. The store grows by the journal, which is kept for
-  good unless ``[journal] keep_days`` says otherwise; the master by each dead job of a new name.
-- ``dead``: a cell of jobs that are over. They are forgotten by themselves after a day (``[keep]
-  dead_jobs_hours``), the oldest of a user sooner where more than 100,000 tasks of this user are dead
-  (``dead_tasks``), a thousand jobs a second; ``forgotten`` is while that goes on.
-- ``machines``: one that answers each poll after four seconds, one whose answers are 10 MiB of garbage;
-  nothing is to run on them.
+``cycles`` is a user who submits a job and kills it, for ever. The store grows by the journal, which is kept
+for good unless ``journal.keep_days`` says otherwise. The master grows until it has 10,000 messages of the
+watch and 32 MiB of the store's pages, and by each dead job that has a new name.
 
-Left out here: the change of the leader under full load is in ``failover``, the return of all machines at once
-in ``polls``, wrong tokens in ``doors``.
+``watched`` are clients that open a watch and never read it, while jobs come as fast as they are taken in;
+``by_0`` is the same without them. The master keeps 10,000 messages for all of them together. Who is behind
+that is ``let_go``, which it hears when it reads at last; until then it has its connection, and up to 4 MiB of
+the kernel's memory, which are not the master's.
+
+``crowd`` are clients of one user, from one address, each with a connection and a request, all at once; and
+all ``again`` right after, when the user has spent what is allowed (``limits``, as shipped).
+
+``dead`` is a cell of jobs that are over. They are forgotten by themselves after a day
+(``keep.dead_jobs_hours``), the oldest of a user sooner where more than 100,000 tasks of this user are dead
+(``keep.dead_tasks``), a thousand jobs a second; ``forgotten`` is while that goes on.
+
+``machines`` has one that answers each poll after four seconds, and then one whose answers are 10 MiB of
+garbage; nothing is to run on them.
+
+The change of the leader under full load is in ``failover``, the return of all machines at once in ``polls``,
+wrong tokens are in ``doors``.
 """
 
 from collections.abc import Iterator
@@ -30,8 +36,8 @@ from tests.bench.sizes import Sizes
 
 def figures(sizes: Sizes) -> Iterator[Figure]:
     """Yield what others wait for on each bad day, and how large master and store become."""
+    yield from bad_days_jobs.cycled(sizes)
     yield from bad_days_clients.watched(sizes)
     yield from bad_days_clients.crowded(sizes)
-    yield from bad_days_jobs.cycled(sizes)
     yield from bad_days_jobs.dead(sizes)
     yield from bad_days_machines.figures(sizes)

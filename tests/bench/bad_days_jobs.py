@@ -43,13 +43,13 @@ class _Size(NamedTuple):
 
 
 def cycled(sizes: Sizes) -> Iterator[Figure]:
-    """Yield how master and store grow while somebody submits a job and kills it again and again, under one
-    name and under always new ones, and what others wait for meanwhile."""
+    """Yield what a cell costs in which nothing is wrong, then how master and store grow while somebody
+    submits a job and kills it again and again, under one name and under always new ones."""
     with (
         TemporaryDirectory(prefix="borgish-bench-") as place,
         loaded(Path(place), sizes.bad_machines) as load,
     ):
-        yield from seen(load, sizes.bad_probes).figures("bad_days.cycles.at_rest")
+        yield from _at_rest(load, "bad_days.at_rest", sizes)
         for names in (SAME, NEW):
             work = partial(_cycle, load.folder, load.master.pid, names, sizes.bad_cycles)
             with beside(work) as cycling:
@@ -98,19 +98,21 @@ def _size(folder: Path, pid: int) -> _Size:
 
 def dead(sizes: Sizes) -> Iterator[Figure]:
     """Yield what a cell with many dead jobs costs, and what others wait for while they are forgotten."""
-    for jobs in ({}, _dead_jobs(sizes.bad_dead_jobs)):
-        with (
-            TemporaryDirectory(prefix="borgish-bench-") as place,
-            loaded(Path(place), sizes.bad_machines, jobs=jobs) as load,
-        ):
-            name = f"bad_days.dead.{len(jobs)}"
-            yield Figure(f"{name}.start", "s", [load.master.seconds])
-            yield Figure(f"{name}.master_rss", "MiB", [load.master_rss()])
-            yield Figure(f"{name}.at_rest", "ms/s", [_cpu_a_second(load, sizes.bad_seconds)])
-            yield from spread(f"{name}.job_list", _listed(load, sizes.bad_probes), at_most(API_P99_MS))
-            yield from seen(load, sizes.bad_probes).figures(name)
-            if jobs:
-                yield from _forgotten(load, name, sizes)
+    jobs, name = _dead_jobs(sizes.bad_dead_jobs), f"bad_days.dead.{sizes.bad_dead_jobs}"
+    with (
+        TemporaryDirectory(prefix="borgish-bench-") as place,
+        loaded(Path(place), sizes.bad_machines, jobs=jobs) as load,
+    ):
+        yield from _at_rest(load, name, sizes)
+        yield from _forgotten(load, name, sizes)
+
+
+def _at_rest(load: Load, name: str, sizes: Sizes) -> Iterator[Figure]:
+    yield Figure(f"{name}.start", "s", [load.master.seconds])
+    yield Figure(f"{name}.master_rss", "MiB", [load.master_rss()])
+    yield Figure(f"{name}.master_cpu", "ms/s", [_cpu_a_second(load, sizes.bad_seconds)])
+    yield from spread(f"{name}.job_list", _listed(load, sizes.bad_probes), at_most(API_P99_MS))
+    yield from seen(load, sizes.bad_probes).figures(name)
 
 
 def _dead_jobs(count: int) -> dict[str, Job]:
