@@ -131,10 +131,13 @@ class Checkpointer:
     async def _encoded(self) -> tuple[bytearray, int, float]:
         sliced = self._sliced = SlicedSnapshot(self._core.cell)
         try:
-            for _ in range(ROUNDS_MAX):
+            most, rounds = 0, 0
+            while rounds < ROUNDS_MAX:
                 sliced.encode_some(partial(self._is_before, self._clock.now().mono + SLICE_SECONDS))
                 if sliced.is_nearly_done:
                     break
+                rounds += sliced.reached <= most
+                most = max(most, sliced.reached)
                 await asyncio.sleep(0)
             await self._turn.durable()
             return sliced.finish(), self._core.cell.position, self._clock.now().wall

@@ -19,7 +19,7 @@ from borgish.store.codec import encode_record, encode_snapshot
 LEFT_TASKS_MAX = 5_000
 """What is left may be encoded at the end: some 2 ms."""
 ROUNDS_MAX = 50
-"""Where large jobs change all the time, the end is not waited for."""
+"""In which no further record was reached: where large jobs change all the time, the end is not waited for."""
 
 
 class SlicedSnapshot:
@@ -55,6 +55,11 @@ class SlicedSnapshot:
             if left > LEFT_TASKS_MAX:
                 return False
         return left <= LEFT_TASKS_MAX
+
+    @property
+    def reached(self) -> int:
+        """How many records have been encoded at least once, and are still there as far as is known."""
+        return len(self._jobs) + len(self._machines)
 
     def encode_some(self, has_time: Callable[[], bool]) -> None:
         """Encode records as long as there is time, and one at least."""

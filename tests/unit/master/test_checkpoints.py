@@ -3,20 +3,25 @@
 import asyncio
 import logging
 import threading
+from collections.abc import Callable
 
 import pytest
 
+from borgish.cell.touched import Touched
 from borgish.clock import SystemClock
 from borgish.errors import BorgishError, Conflict, NotFound
+from borgish.master import checkpoints
 from borgish.master.checkpoint_contents import inspect_checkpoint
 from borgish.master.checkpoints import Checkpointer, CheckpointKeeper
 from borgish.master.core import Core
 from borgish.master.inbox import Inbox
 from borgish.master.turn import Turn
 from borgish.reconcilers.settings import ReconcileSettings
+from borgish.store import sliced
 from borgish.store.memory import MemoryStore
+from borgish.store.sliced import SlicedSnapshot
 from borgish.wire.checkpoint_file import unpack_checkpoint
-from tests.contract.store.samples import CELL, Life
+from tests.contract.store.samples import CELL, JOB, Life
 from tests.unit.master.reading import read_back_here
 
 
@@ -111,6 +116,39 @@ async def test_a_deletion_is_logged_and_known(bench: Bench, caplog: pytest.LogCa
         await bench.keeper.delete(first.position, "ann")
     with pytest.raises(NotFound):
         await bench.keeper.verify(7)
+
+
+async def test_however_many_jobs_there_are_few_are_left_for_the_end(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs, nearly_done = bench.life.cell.jobs, list[bool]()
+    jobs |= {f"ann/{number}": jobs[JOB] for number in range(4 * sliced.ROUNDS_MAX)}
+
+    class Watched(SlicedSnapshot):
+        def finish(self) -> bytearray:
+            nearly_done.append(self.is_nearly_done)
+            return super().finish()
+
+    monkeypatch.setattr(checkpoints, "SlicedSnapshot", Watched)
+    monkeypatch.setattr(checkpoints, "SLICE_SECONDS", -1.0)  # one at a time
+    monkeypatch.setattr(sliced, "LEFT_TASKS_MAX", 0)
+    await bench.checkpointer.make("test")
+    assert nearly_done == [True]
+
+
+async def test_a_machine_that_is_touched_all_the_time_does_not_hold_up_a_checkpoint_for_ever(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Restless(SlicedSnapshot):
+        def encode_some(self, has_time: Callable[[], bool]) -> None:
+            self.note([], Touched(machines={"m1"}))
+            super().encode_some(has_time)
+
+    monkeypatch.setattr(checkpoints, "SlicedSnapshot", Restless)
+    monkeypatch.setattr(checkpoints, "SLICE_SECONDS", -1.0)
+    monkeypatch.setattr(sliced, "LEFT_TASKS_MAX", 0)
+    made = await bench.checkpointer.make("test")
+    assert (await bench.keeper.verify(made.position)).good
 
 
 async def test_the_loop_goes_on_meanwhile(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
