@@ -36,9 +36,10 @@ PIECE_BYTES = 64 * 1024
 TOLD = b"event: gone"
 GONE, CUT, ON = "gone", "cut", "on"
 """How watches end that are read at last: told that they were too slow, without such a word, or not at all."""
-FEWER_THAN_KEPT = "so few messages are kept for whoever reads late"
-FEWER_THAN_ALLOWED = "so few requests are allowed to one user at once"
-OK, TOO_MANY, BUSY = 200, 429, 503
+FEWER_THAN_KEPT = "nobody missed any of the messages, which were fewer than are kept"
+FEWER_THAN_ALLOWED = "one user may ask so often at once"
+TOO_MANY, BUSY = 429, 503
+FIRST, AGAIN = "first", "again"
 
 
 # Clients that never read
@@ -166,13 +167,15 @@ def crowded(sizes: Sizes) -> Iterator[Figure]:
     ):
         token = _token_of_another(load.master.client)
         url = urlsplit(load.master.client.url)
-        for time_ in ("first", "again"):
+        for time_ in (FIRST, AGAIN):
             before = load.master_rss()
             crowd = partial(_crowd, url.hostname or "", url.port or 0, token, clients)
             with beside(lambda: uvloop.run(crowd())) as asking:  # noqa: B023 - it is over within this turn
                 waits = seen(load, sizes.bad_probes, asking.is_over)
                 answers, seconds = asking.result()
             yield from _answered(f"{name}.{time_}", answers)
+            if time_ == AGAIN:
+                yield _told_when(f"{name}.{time_}", answers)
             yield Figure(f"{name}.{time_}.all_answered", "s", [seconds])
             yield from waits.figures(f"{name}.{time_}")
             yield Figure(f"{name}.{time_}.master_rss_before", "MiB", [before])
@@ -181,13 +184,16 @@ def crowded(sizes: Sizes) -> Iterator[Figure]:
 
 def _answered(name: str, answers: list[_Answer]) -> Iterator[Figure]:
     by_status = Counter(answer.status for answer in answers)
-    told = sum(answer.status in (TOO_MANY, BUSY) and answer.says_when for answer in answers)
     note = ", ".join(f"{count} {status or 'no answer'}" for status, count in sorted(by_status.items()))
     answered = [answer.ms for answer in answers if answer.status]
     yield Figure(f"{name}.answered", "clients", [len(answered)], note=f"of {len(answers)}: {note}")
     yield from spread(f"{name}.answer", answered)
+
+
+def _told_when(name: str, answers: list[_Answer]) -> Figure:
+    told = sum(answer.status in (TOO_MANY, BUSY) and answer.says_when for answer in answers)
     absent = "" if told else FEWER_THAN_ALLOWED
-    yield Figure(f"{name}.told_when", "clients", [told], absent=absent, note="429 or 503 with Retry-After")
+    return Figure(f"{name}.told_when", "clients", [told], absent=absent, note="429 or 503 with Retry-After")
 
 
 def _token_of_another(admin: Client) -> str:
