@@ -6,7 +6,7 @@ shows that the stream lives.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 
 import msgspec
 from litestar import get
@@ -19,9 +19,12 @@ from borgish.api.parameters import JobFilter, Kinds
 from borgish.api.request import ApiRequest
 from borgish.api.services import WatchBatch
 from borgish.errors import BorgishError, Invalid
+from borgish.wire.bounded_http import abort_of
 
 KINDS = frozenset({"event", "tasks", "summary"})
 HEARTBEAT_SECONDS = 10.0
+STALLED_SECONDS_MAX = 60.0
+"""So long a watcher may read nothing while there is more for it than buffers hold."""
 
 _HEARTBEAT = b": alive\n\n"
 
@@ -32,7 +35,28 @@ async def watch(request: ApiRequest, kinds: Kinds = "event", job: JobFilter = ""
     last_id = request.headers.get("last-event-id", "")
     messages = request.services.hub.subscribe(_kinds(kinds), job, last_id)
     headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
-    return Stream(pieces(messages), media_type="text/event-stream", headers=headers)
+    stream = unless_stalled(pieces(messages), abort_of(request.scope))
+    return Stream(stream, media_type="text/event-stream", headers=headers)
+
+
+async def unless_stalled(
+    stream: AsyncGenerator[bytes, None], abort: Callable[[], None]
+) -> AsyncGenerator[bytes, None]:
+    """Yield the pieces of a stream; its connection is closed where nobody takes one for a while.
+
+    Nothing else ends one that is not read: its end would be sent behind what waits, of which the kernel keeps
+    megabytes.
+    """
+    loop = asyncio.get_running_loop()
+    try:
+        async for piece in stream:
+            stalled = loop.call_later(STALLED_SECONDS_MAX, abort)
+            try:
+                yield piece
+            finally:
+                stalled.cancel()
+    finally:
+        await stream.aclose()
 
 
 async def pieces(batches: AsyncGenerator[WatchBatch, None]) -> AsyncGenerator[bytes, None]:
@@ -50,9 +74,11 @@ async def pieces(batches: AsyncGenerator[WatchBatch, None]) -> AsyncGenerator[by
     except BorgishError as error:
         yield b"event: gone\ndata: %s\n\n" % msgspec.json.encode(problem_of(error))
     finally:
-        if following is not None and not following.done():
+        if following is not None:
             following.cancel()
             await asyncio.wait({following})
+            if not following.cancelled():
+                following.exception()  # seen, though nobody is left to be told
         await batches.aclose()  # its reader is counted no more
 
 

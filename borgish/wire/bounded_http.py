@@ -11,6 +11,7 @@ import ipaddress
 import resource
 import select
 import socket
+import weakref
 from collections.abc import Callable, Coroutine, Iterator
 from http import HTTPStatus
 from typing import Any
@@ -42,6 +43,19 @@ _NOT_ACCEPTING_SECONDS = 0.1
 
 ON_AUTHENTICATED = "borgish.on_authenticated"
 """The key in the state of a request's scope: to be called where its token is valid."""
+_ABORT = "borgish.abort"
+
+
+def abort_of(scope: Any) -> Callable[[], None]:
+    """Return what closes the connection of a request at once, with what was not sent yet; of a request that
+    came by none of these, nothing."""
+    method: weakref.WeakMethod[Callable[[], None]] | None = scope.get("state", {}).get(_ABORT)
+
+    def abort() -> None:
+        if method is not None and (there := method()) is not None:
+            there()
+
+    return abort
 
 
 class UnauthenticatedConnections:
@@ -143,6 +157,7 @@ class BoundedHttp(HttpToolsProtocol):
         if self._deadline is None:
             self._finish_within(HEAD_SECONDS_MAX)
         super().on_message_begin()
+        self.scope["state"][_ABORT] = weakref.WeakMethod(self.abort)  # weak: the scope would keep all of this
         if self._strangers is not None:
             self.scope["state"][ON_AUTHENTICATED] = self._authenticated
         if self._peer is not None:

@@ -1,12 +1,15 @@
 """The watch through the real server and client: order, resume, gone, and an end in time."""
 
+import contextlib
+import socket
+import time
 from collections.abc import Iterator
 from itertools import islice
 
 import msgspec
 import pytest
 
-from borgish.api import serve
+from borgish.api import serve, watch
 from borgish.client import Client, Message
 from borgish.errors import Gone, Unreachable
 from borgish.wire.api import EventView, SummaryView, TaskView
@@ -68,6 +71,44 @@ def test_an_id_that_has_left_the_log_is_gone(api: RunningApi, admin: Client) -> 
     publish(api, *range(2, 200))
     with pytest.raises(Gone):
         admin.watch({"kinds": "event"}, last_id=first.id)
+
+
+def test_one_that_never_reads_is_let_go_with_what_waits_for_it(
+    api: RunningApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch, "STALLED_SECONDS_MAX", 0.3)
+    request = b"GET /v1/watch HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer bgt_admin\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", api.serving.port)) as silent:
+        silent.sendall(request)
+        until(lambda: api.master.hub.watchers == 1)
+        text, published = "x" * 100_000, 0
+
+        def is_let_go() -> bool:
+            nonlocal published
+            published += 1  # buffers of the kernel hold megabytes
+            event = EventView(published, "t", "placed", text, "ann/web")
+            api.do(lambda: api.master.hub.publish_events([event]))
+            return api.master.hub.watchers == 0
+
+        until(is_let_go)
+        silent.settimeout(PATIENCE_SECONDS)
+        received = 0
+        with contextlib.suppress(ConnectionResetError):
+            while piece := silent.recv(2**20):
+                received += len(piece)
+        assert received < published * len(text)
+
+
+def test_one_that_reads_now_and_then_is_not(
+    api: RunningApi, admin: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch, "STALLED_SECONDS_MAX", 0.05)
+    stream = admin.watch({"kinds": "event"})
+    for position in range(1, 6):
+        publish(api, position)
+        assert positions(take(stream, 1)) == [position]
+        time.sleep(0.1)  # that nothing comes is no stall
+    assert api.master.hub.watchers == 1
 
 
 def test_a_reader_that_goes_away_is_let_go(api: RunningApi, admin: Client) -> None:
