@@ -12,6 +12,7 @@ from tests.bench.bad_days_clients import FEWER_THAN_ALLOWED, FEWER_THAN_KEPT
 from tests.bench.bounds import can_bound
 from tests.bench.containers import NO_BORGLET, NO_COMMAND
 from tests.bench.groups import GROUPS, group
+from tests.bench.journal import LITTLE_FREE
 from tests.bench.pack import NO_SCIPY
 from tests.bench.records import runs_of
 from tests.bench.short import NO_CONTROL_GROUP, TOO_FEW
@@ -48,7 +49,7 @@ def test_a_group_measures_all_its_figures(name: str) -> None:
 def known_lacks() -> set[str]:
     """Return why figures may be absent here, and in tiny sizes."""
     found = {lacks() for lacks in LACKS.values()} | {TOO_FEW, NO_CONTROL_GROUP}
-    found |= {FEWER_THAN_KEPT, FEWER_THAN_ALLOWED}
+    found |= {FEWER_THAN_KEPT, FEWER_THAN_ALLOWED, LITTLE_FREE}
     if not can_bound():
         found.add(NO_SCIPY)
     if not shutil.which("docker"):
