@@ -16,6 +16,7 @@ import typer
 from borgish.cli.listing import LimitOption, Listing, cells_option, columns_option, sort_option
 from borgish.cli.render import Column, Form, FormOption
 from borgish.cli.session import (
+    ALL,
     LOCAL,
     DirOption,
     cells_folder,
@@ -141,7 +142,7 @@ def _checked(name: str) -> str:
 
     if not re.fullmatch(NAME_PATTERN, name):
         raise Invalid(f"'{name}' is not a name for a cell", "give one with --name: a-z, 0-9 and -")
-    if name in (LOCAL, "all"):
+    if name in (LOCAL, ALL):
         what = "the nearest cell on this host" if name == LOCAL else "every cell that you are logged in to"
         raise Invalid(f"'{name}' means {what}", "give another name with --name")
     return name

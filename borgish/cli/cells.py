@@ -17,7 +17,7 @@ from borgish.cli.changes import Deadline
 from borgish.cli.errors import DONE, FAILED, NOT_ALLOWED, print_error
 from borgish.cli.merging import folded_by_cell, merged
 from borgish.cli.render import Column
-from borgish.cli.session import LOCAL, Session, cells_folder, expect_logged_in, logged_in, session_of
+from borgish.cli.session import ALL, LOCAL, Session, cells_folder, expect_logged_in, logged_in, session_of
 from borgish.errors import BorgishError, Forbidden, Invalid, NotFound, Unauthenticated, Unreachable
 from borgish.resources import Resources
 from borgish.wire.api import HealthView, StatusView, WhoamiView
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-ALL = "all"
 PATIENCE_SECONDS = 5.0
 """How long a cell may take for its first answer: one that is away holds up nobody who asks the others."""
 ANSWER_SECONDS = 30.0

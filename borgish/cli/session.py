@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 FOLDER_NAME = ".borgish"
 LOCAL = "local"
 """The name of the nearest cell on this host, which nobody has to log in to."""
+ALL = "all"
+"""In place of a name: every cell that somebody is logged in to."""
 CHECK_SECONDS_MAX = 5.0  # reading a job file can do without what the cell would answer
 
 DirOption = Annotated[

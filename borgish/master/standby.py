@@ -94,6 +94,8 @@ class Standby(Generic[S]):
         try:
             store = await asyncio.to_thread(self._candidate.try_lead)
             self._won = store is not None
+            if self._won:
+                self.past.close()
             if store is None:
                 led, reader = await asyncio.to_thread(self._read_leadership)
                 if reader is not None:
@@ -215,7 +217,8 @@ class StandbyPast(Generic[S]):
         self._clock = clock
         self._daemon = daemon
         self._store: S | None = None
-        self._moments: Moments | None = None
+        self._moments: Moments | None = None  # of that store
+        self._opening = asyncio.Lock()
         self._one_at_a_time = asyncio.Lock()
 
     async def find(self, moment: Moment) -> AsOf:
@@ -232,18 +235,29 @@ class StandbyPast(Generic[S]):
         return await self._asked(lambda _, history: history.latest(wanted, before, limit))
 
     async def _asked(self, ask: Callable[[Moments, History], Awaitable[T]]) -> T:
+        store: S | None = None
         try:
-            store = await asyncio.to_thread(self._candidate.beside_reader)
-            if store is None:
-                raise NotLeading("this borgmaster stands by, and the database is of another version")
-            if store is not self._store or self._moments is None:
-                self._store, self._moments = store, Moments(self, self, store, self._clock, self._daemon)
-            return await ask(self._moments, History(self, store, self._clock))
+            async with self._opening:
+                if self._store is None:
+                    self._store = await asyncio.to_thread(self._candidate.another_reader)
+                    if self._store is None:
+                        raise NotLeading("this borgmaster stands by, and the database is of another version")
+                    self._moments = Moments(self, self, self._store, self._clock, self._daemon)
+                store, moments = self._store, self._moments
+            assert moments is not None  # it comes with the store
+            return await ask(moments, History(self, store, self._clock))
         except Unreachable as error:
-            if self._store is not None:
-                await asyncio.to_thread(self._store.close)
+            if store is not None and store is self._store:
+                self.close()
             why = f"this borgmaster stands by, and cannot read the past: {error.message}"
             raise NotLeading(why) from error
+
+    def close(self) -> None:
+        """Let go of the connection; another one is made for who asks again. Waits for nobody: what is read
+        may hang, and who is about to lead must not."""
+        if self._store is not None:
+            asyncio.get_running_loop().run_in_executor(None, self._store.close)
+        self._store = self._moments = None
 
     @property
     def cell(self) -> Cell:

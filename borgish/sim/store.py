@@ -102,7 +102,7 @@ class MemoryCandidate:
     def reader(self) -> SimStore | None:
         return self._store.reopen()
 
-    def beside_reader(self) -> SimStore | None:
+    def another_reader(self) -> SimStore | None:
         return self._store.reopen()
 
     def leadership(self) -> Leadership | None:

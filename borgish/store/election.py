@@ -9,11 +9,10 @@ behind. To be wrong about that harms nothing (see ``store.leadership``).
 
 import os
 import socket
-import threading
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -59,9 +58,9 @@ class Candidate(Protocol[S_co]):
         """Return the store to read from while another leads; None when this version cannot read it."""
         ...
 
-    def beside_reader(self) -> S_co | None:
-        """Return the store once more, to read what takes long by a connection of its own, in any thread;
-        None as for ``reader``. After an error it is to be closed, and another one is returned then."""
+    def another_reader(self) -> S_co | None:
+        """Return the store by a connection of its own, to read what takes long, in any thread; None as for
+        ``reader``. It is the caller's to close."""
         ...
 
     def leadership(self) -> Leadership | None:
@@ -99,8 +98,6 @@ class _BaseCandidate(ABC):
         self._cell, self._retention = cell, retention
         self._connection: Connection | None = None
         self._reader: SqlStore | None = None
-        self._beside: SqlStore | None = None
-        self._beside_lock = threading.Lock()
 
     @abstractmethod
     def _connect(self) -> Connection: ...
@@ -112,40 +109,32 @@ class _BaseCandidate(ABC):
         """
         if self._reader is None:
             with self._transaction() as connection:
-                if migrate.stored_revision(connection) == REVISION:
-                    migrate.check_owner(connection, self._cell)
+                if self._is_readable(connection):
                     self._reader = SqlStore(connection, self._cell, self._retention, lambda: None)
         return self._reader
 
-    def beside_reader(self) -> SqlStore | None:
-        """Return the store once more, by a connection of its own. Raises as ``reader`` does."""
-        with self._beside_lock:
-            if self._beside is None or not self._beside.is_open:
-                self._beside = self._opened_beside()
-            return self._beside
+    def another_reader(self) -> SqlStore | None:
+        """Return the store by a connection of its own. Raises as ``reader`` does."""
+        with ExitStack() as unless_readable:
+            connection = self._connect()
+            store = SqlStore(connection, self._cell, self._retention, lambda: None)
+            unless_readable.callback(store.close)
+            try:
+                with connection.begin():
+                    is_readable = self._is_readable(connection)
+            except SQLAlchemyError as error:
+                raise read_failed(error) from error
+            if not is_readable:
+                return None
+            unless_readable.pop_all()
+        return store
 
-    def _opened_beside(self) -> SqlStore | None:
-        connection = self._connect()
-        store = SqlStore(connection, self._cell, self._retention, lambda: None)
-        try:
-            with connection.begin():
-                if migrate.stored_revision(connection) == REVISION:
-                    migrate.check_owner(connection, self._cell)
-                    return store
-        except SQLAlchemyError as error:
-            store.close()
-            raise read_failed(error) from error
-        except BorgishError:
-            store.close()
-            raise
-        store.close()
-        return None
-
-    def _close_beside(self) -> None:
-        with self._beside_lock:
-            if self._beside is not None:
-                self._beside.close()
-            self._beside = None
+    def _is_readable(self, connection: Connection) -> bool:
+        """Return whether the schema is this version's. Raises UnsafeConfiguration for another cell's."""
+        if migrate.stored_revision(connection) != REVISION:
+            return False
+        migrate.check_owner(connection, self._cell)
+        return True
 
     def leadership(self) -> Leadership | None:
         """Return the row. On SQLite who holds the lock has written it, or is about to."""
@@ -153,8 +142,7 @@ class _BaseCandidate(ABC):
             return read_leadership(connection)
 
     def close(self) -> None:
-        """Close the connections."""
-        self._close_beside()
+        """Close the connection."""
         if self._connection is not None:
             with suppress(SQLAlchemyError):  # it may be gone already
                 self._connection.close()
@@ -248,7 +236,6 @@ class PostgresCandidate(_BaseCandidate):
             postgres.check_writable(connection)
             migrate.prepare(connection, self._cell)
         self._connection = self._reader = None  # the store has it from now on
-        self._close_beside()
         store = SqlStore(connection, self._cell, self._retention, self._lock.release)
         store.expected_epoch = led.epoch if led else 0
         return store

@@ -111,11 +111,6 @@ class SqlStore:
         self._end: BorgishError | None = None  # why nothing more is done
         self._open = True
 
-    @property
-    def is_open(self) -> bool:
-        """Whether it was not closed."""
-        return self._open
-
     def free_space(self) -> FreeSpace:
         """Return how much space is left; a server manages its own disk."""
         return AMPLE if self.disk_space is None else self.disk_space.free_space()

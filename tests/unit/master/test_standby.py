@@ -78,11 +78,12 @@ class Candidate:
     def reader(self) -> Faulty:
         return self.store
 
-    def beside_reader(self) -> Faulty | None:
-        if not self.beside or self.beside[-1].is_closed:
-            self.beside.append(Faulty(CELL))
-            self.beside[-1].disk = self.store.disk
-        return self.beside[-1] if self.is_readable else None
+    def another_reader(self) -> Faulty | None:
+        if not self.is_readable:
+            return None
+        self.beside.append(Faulty(CELL))
+        self.beside[-1].disk = self.store.disk
+        return self.beside[-1]
 
     def leadership(self) -> Leadership | None:
         return None
@@ -297,7 +298,8 @@ async def test_a_connection_that_breaks_sends_on_to_the_leader_and_another_one_f
     first.broken_at = 0
     with pytest.raises(NotLeading, match="cannot read the past: the connection broke"):
         await past.find(Moment("3", position=3))
-    assert first.is_closed
+    while not first.is_closed:
+        await asyncio.sleep(0.01)
     assert (await past.find(Moment("3", position=3))).position == 3
     assert len(bench.candidate.beside) == 2
 
@@ -311,3 +313,19 @@ async def test_of_another_version_nothing_is_read(bench: Bench) -> None:
 async def test_what_nobody_can_tell_is_refused_as_by_a_leader(bench: Bench) -> None:
     with pytest.raises(Invalid, match="no checkpoint 'noon'"):
         await bench.standby.past.find(Moment("noon", checkpoint="noon"))
+
+
+async def test_who_may_lead_waits_for_no_read_of_the_past(bench: Bench) -> None:
+    """As where a server answers on one connection and hangs on the other."""
+    assert (await bench.standby.past.find(Moment("4", position=4))).position == 4
+    (store,) = bench.candidate.beside
+    store.answers.clear()
+    finding = asyncio.create_task(bench.standby.past.find(Moment("3", position=3)))
+    await asyncio.sleep(0.05)
+    bench.candidate.is_free = True
+    assert await bench.standing_by is bench.store
+    assert not finding.done()
+    store.answers.set()
+    await asyncio.wait({finding})
+    while not store.is_closed:
+        await asyncio.sleep(0.01)
