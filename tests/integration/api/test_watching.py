@@ -2,7 +2,6 @@
 
 import contextlib
 import socket
-import time
 from collections.abc import Iterator
 from itertools import islice
 
@@ -97,18 +96,6 @@ def test_one_that_never_reads_is_let_go_with_what_waits_for_it(
             while piece := silent.recv(2**20):
                 received += len(piece)
         assert received < published * len(text)
-
-
-def test_one_that_reads_now_and_then_is_not(
-    api: RunningApi, admin: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(watch, "STALLED_SECONDS_MAX", 0.05)
-    stream = admin.watch({"kinds": "event"})
-    for position in range(1, 6):
-        publish(api, position)
-        assert positions(take(stream, 1)) == [position]
-        time.sleep(0.1)  # that nothing comes is no stall
-    assert api.master.hub.watchers == 1
 
 
 def test_a_reader_that_goes_away_is_let_go(api: RunningApi, admin: Client) -> None:
