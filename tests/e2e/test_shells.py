@@ -104,18 +104,20 @@ def gone(mark: str) -> bool:
 def test_a_shell_has_the_terminal_to_itself(shell: RealCell) -> None:
     with at_terminal(shell, "sh") as person:
         before = person.modes()
-        person.types(b"PS1=; echo ready$((1+1))\n")
-        person.sees(b"ready2\r\n")
+        person.types(b"PS1='at'$((1+1))'> '\n")
+        person.sees(b"at2> ")
         assert person.modes() != before
         person.types(b"stty size; echo $TERM\n")
         person.sees(b"30 100\r\nvt100\r\n")
         person.resizes(50, 120)
         person.types(b"until [ \"$(stty size)\" = '50 120' ]; do sleep 0.02; done; echo resized$((1+1))\n")
         person.sees(b"resized2\r\n")
-        person.types(b"sh -c 'echo waits$((1+1)); sleep 100000'\n")
-        person.sees(b"waits2\r\n")
+        person.sees(b"at2> ")
+        person.types(b"cat\nheard\n")
+        person.sees(b"heard\r\nheard\r\n")  # the second by cat
         person.types(b"\x03")  # it ends what runs there, and nothing here
         person.sees(b"^C")
+        person.sees(b"at2> ")  # a shell that is interrupted forgets what was typed before it asks again
         person.types(b"printf '\\033[2J'; echo on$((1+1)); exit 9\n")
         assert b"\x1b[2J" in person.sees(b"on2\r\n"), "a terminal was asked for"
         assert person.ends() == 9
