@@ -71,8 +71,8 @@ FAILPOINTS: dict[str, str] = {
     "join.accepted": "a machine is in the cell, and does not know",
     # A checkpoint is made, or let go.
     "checkpoint.begin": "nothing was done for it",
-    "checkpoint.encoded": "the cell is there as bytes",
-    "checkpoint.compressed": "they are compressed and hashed",
+    "checkpoint.encoded": "the records are there as bytes",
+    "checkpoint.hashed": "they are put together, compressed and hashed",
     "checkpoint.begun": "in a transaction, as the leader",
     "checkpoint.replaced": "in it, the one at this position was deleted",
     "checkpoint.inserted": "and this one is in",

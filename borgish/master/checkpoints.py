@@ -27,7 +27,7 @@ from borgish.master.step import Step
 from borgish.master.turn import Turn
 from borgish.store.base import CheckpointInfo, Store
 from borgish.store.checkpoint_files import CheckpointFiles, check_import
-from borgish.store.codec import compress, pack_entries, sha256_of
+from borgish.store.codec import compress_pieces, pack_entries, sha256_of
 from borgish.store.replay import earliest_position, entries_between
 from borgish.store.sliced import ROUNDS_MAX, SlicedSnapshot
 from borgish.text import instant
@@ -87,7 +87,8 @@ class Checkpointer:
     async def make(self, reason: str, name: str = "") -> CheckpointView:
         """Keep the cell as it is now, under a name if one is given.
 
-        Turns wait while some records are encoded and while its row is written, not while it is compressed.
+        Turns wait while some records are encoded and while its row is written, not while these are put
+        together and compressed.
         Raises Conflict for a name that is taken, and StoreFull.
         """
         async with self._one_at_a_time:
@@ -99,12 +100,13 @@ class Checkpointer:
         body, position, at = await self._encoded()
         reach("checkpoint.encoded")
         self._tried = position
-        info = await asyncio.to_thread(self._store.save_checkpoint, body, position, at, reason, name)
+        stored = await asyncio.to_thread(compress_pieces, body)
+        info = await asyncio.to_thread(self._store.save_checkpoint, stored, position, at, reason, name)
         made = self.latest = checkpoint_view(info)
         reach("checkpoint.noted")
         if self._files is not None:
             self._filed = position
-            await asyncio.to_thread(self._file_kept, self._files, position)
+            await asyncio.to_thread(_write, self._files, info, stored)
         return made
 
     async def make_file(self) -> None:
@@ -128,7 +130,7 @@ class Checkpointer:
         self.latest = views[0] if views else None
         return views
 
-    async def _encoded(self) -> tuple[bytearray, int, float]:
+    async def _encoded(self) -> tuple[Iterator[bytes], int, float]:
         sliced = self._sliced = SlicedSnapshot(self._core.cell)
         try:
             most, rounds = 0, 0
@@ -152,16 +154,8 @@ class Checkpointer:
         if self._sliced is not None:
             self._sliced.note(step.entries, step.touched)
 
-    def _file_kept(self, files: CheckpointFiles, position: int) -> None:
-        try:
-            info, stored = self._store.checkpoint_body(position)
-        except BorgishError as error:  # it may have been deleted meanwhile
-            log.warning("the checkpoint at %d is in no file: %s", position, error)
-        else:
-            _write(files, info, stored)
-
-    def _file_young(self, files: CheckpointFiles, body: bytearray, position: int, at: float) -> None:
-        stored = compress(body)
+    def _file_young(self, files: CheckpointFiles, body: Iterator[bytes], position: int, at: float) -> None:
+        stored = compress_pieces(body)
         _write(files, CheckpointInfo(position, at, "a young cell", sha256_of(stored), len(stored)), stored)
 
 

@@ -122,10 +122,10 @@ class Store(Protocol):
         ...
 
     def save_checkpoint(
-        self, body: bytes | bytearray, position: int, at: float, reason: str, name: str = ""
+        self, stored: bytes, position: int, at: float, reason: str, name: str = ""
     ) -> CheckpointInfo:
-        """Store an encoded snapshot (``store.codec.encode_snapshot``), and delete the checkpoints that have
-        expired (``store.checkpoints.expired``).
+        """Store a snapshot that is encoded and compressed (``store.codec``), and delete the checkpoints that
+        have expired (``store.checkpoints.expired``).
 
         ``at`` is the time now, in seconds since 1970. The name of a checkpoint at the same position is kept.
         Raises Conflict when the name is that of another position, or the position has another name.

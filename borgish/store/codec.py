@@ -5,7 +5,7 @@ Snapshots carry a version. What another version or another cell wrote is refused
 
 import hashlib
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, get_args, get_origin
 
 import msgspec
@@ -110,6 +110,43 @@ def encode_record(record: msgspec.Struct) -> bytes:
     return _snapshot_encoder.encode(record)
 
 
+def encode_in_pieces(snapshot: Snapshot, encoded: Mapping[str, dict[str, bytes]]) -> Iterator[bytes]:
+    """Return what ``encode_snapshot`` does, in pieces, where the records of some fields are encoded already,
+    by field and key (``encode_record``).
+
+    All else is encoded, and the order of the records taken, before this returns. The encoded are taken out as
+    they are needed, so that they are let go of one by one.
+    """
+    parts: list[tuple[bytes, list[str], dict[str, bytes]]] = []  # what is before records, and these
+    fields = msgspec.structs.fields(Snapshot)
+    body = bytearray(b"%s%d\n" % (_MARK, SNAPSHOT_VERSION)) + _map_header(len(fields))
+    for field in fields:
+        value = getattr(snapshot, field.name)
+        body += _snapshot_encoder.encode(field.name)
+        if field.name in encoded:
+            parts.append((bytes(body + _map_header(len(value))), list(value), encoded[field.name]))
+            body = bytearray()
+        else:
+            body += _snapshot_encoder.encode(value)
+    return _pieces(parts, bytes(body))
+
+
+def _pieces(parts: list[tuple[bytes, list[str], dict[str, bytes]]], end: bytes) -> Iterator[bytes]:
+    for before, keys, records in parts:
+        yield before
+        for key in keys:
+            yield _snapshot_encoder.encode(key)
+            yield records.pop(key)
+    yield end
+
+
+def _map_header(count: int) -> bytes:
+    """Return how msgpack begins a map of so many, as short as may be."""
+    if count < 16:
+        return bytes([0x80 | count])
+    return b"\xde" + count.to_bytes(2, "big") if count < 2**16 else b"\xdf" + count.to_bytes(4, "big")
+
+
 def decode_snapshot(body: bytes | bytearray, cell: str) -> Snapshot:
     """Read what ``encode_snapshot`` wrote.
 
@@ -153,6 +190,18 @@ def _of_cell(snapshot: Snapshot, cell: str) -> Snapshot:
 def compress(body: bytes | bytearray) -> bytes:
     """Return the body as it is stored."""
     return zstd.compress(body, ZSTD_LEVEL)
+
+
+def compress_pieces(pieces: Iterable[bytes]) -> bytes:
+    """Return a body that comes in pieces as it is stored; other threads run in between."""
+    compressor, stored, waiting = zstd.ZstdCompressor(level=ZSTD_LEVEL), bytearray(), bytearray()
+    for piece in pieces:
+        waiting += piece
+        # Each call gives up the interpreter, and waits until whoever has it gives it back.
+        if len(waiting) >= _PIECE_BYTES:
+            stored += compressor.compress(waiting)
+            waiting.clear()
+    return bytes(stored + compressor.compress(waiting) + compressor.flush())
 
 
 def decompress(stored: bytes, sha256: str) -> bytearray:

@@ -28,7 +28,7 @@ from borgish.store.checkpoints import (
     name_for,
     other_good_checkpoint,
 )
-from borgish.store.codec import compress, sha256_of
+from borgish.store.codec import sha256_of
 from borgish.store.replay import restore
 from borgish.store.usage import UsageBlock
 
@@ -180,14 +180,13 @@ class MemoryStore:
         return map(_decode_entry, reversed(found))
 
     def save_checkpoint(
-        self, body: bytes | bytearray, position: int, at: float, reason: str, name: str = ""
+        self, stored: bytes, position: int, at: float, reason: str, name: str = ""
     ) -> CheckpointInfo:
-        """Store an encoded snapshot."""
+        """Store a compressed snapshot."""
         self._check_leader()
         if position > self.disk.head:
             raise ValueError(f"checkpoint at {position}, but the journal ends at {self.disk.head}")
         name = name_for(self.checkpoints(), position, name)
-        stored = compress(body)
         info = CheckpointInfo(position, at, reason, sha256_of(stored), len(stored), name)
         self._put(info, stored)
         return info

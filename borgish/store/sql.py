@@ -44,7 +44,7 @@ from borgish.store.checkpoints import (
     name_for,
     other_good_checkpoint,
 )
-from borgish.store.codec import compress, sha256_of
+from borgish.store.codec import sha256_of
 from borgish.store.disk_space import DiskSpace
 from borgish.store.leadership import advisory_unlock, clear_holder, raise_epoch
 from borgish.store.replay import restore
@@ -239,14 +239,13 @@ class SqlStore:
         reach("append.committed")
 
     def save_checkpoint(
-        self, body: bytes | bytearray, position: int, at: float, reason: str, name: str = ""
+        self, stored: bytes, position: int, at: float, reason: str, name: str = ""
     ) -> CheckpointInfo:
-        """Store an encoded snapshot. A BorgishError that is not one of append's left the store as it was."""
+        """Store a compressed snapshot. A BorgishError that is not append's left the store as it was."""
         if position > (self._last or 0):
             raise ValueError(f"checkpoint at {position}, but the journal ends at {self._last}")
-        stored = compress(body)
         sha256 = sha256_of(stored)
-        reach("checkpoint.compressed")
+        reach("checkpoint.hashed")
         with self._beside_cell("kept") as connection:
             reach("checkpoint.begun")
             name = name_for(checkpoint_infos(connection), position, name)

@@ -22,7 +22,7 @@ from borgish.client import Client
 from borgish.clock import SystemClock
 from borgish.errors import BorgishError
 from borgish.store.base import Records
-from borgish.store.codec import encode_snapshot
+from borgish.store.codec import compress, encode_snapshot
 from borgish.store.open import open_store
 from borgish.wire.api import Accepted, HealthView
 from tests.bench import peers
@@ -107,7 +107,7 @@ def _keep_large_cell(url: str, machines: int, tasks: int) -> None:
         for machine in snapshot.machines.values():
             machine.host, machine.port = "127.0.0.1", 1
         snapshot.name = CELL
-        store.save_checkpoint(encode_snapshot(snapshot), 1, now, "bench")
+        store.save_checkpoint(compress(encode_snapshot(snapshot)), 1, now, "bench")
     finally:
         store.close()
 

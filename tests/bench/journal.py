@@ -28,7 +28,7 @@ from borgish.master.checkpoints import PRUNED_AT_ONCE
 from borgish.master.history import LOOKED_AT_MAX, History
 from borgish.store import sqlite
 from borgish.store.base import Records
-from borgish.store.codec import encode_snapshot
+from borgish.store.codec import compress, encode_snapshot
 from borgish.store.open import open_store
 from borgish.store.replay import position_at
 from borgish.store.sql import SqlStore
@@ -136,8 +136,8 @@ def _written(store: SqlStore, cell: Cell, lived: list[Entry], count: int) -> flo
         position = until
     kept = cell.snapshot()
     for at in (count * 9 // 10, position):
-        body = encode_snapshot(msgspec.structs.replace(kept, position=at))
-        store.save_checkpoint(body, at, began + at * EVERY_SECONDS, "bench", f"at-{at}")
+        stored = compress(encode_snapshot(msgspec.structs.replace(kept, position=at)))
+        store.save_checkpoint(stored, at, began + at * EVERY_SECONDS, "bench", f"at-{at}")
     marks: tuple[AnyEvent, ...] = (MachineCordoned("m1", "for the bench"), MachineUncordoned("m1"))
     for at, mark in zip(range(position + 1, count + 1), cycle(marks), strict=False):
         store.append([Entry(at, began + at * EVERY_SECONDS, 1, epoch, "bench", "cordon", (mark,))], Records())

@@ -12,7 +12,7 @@ from borgish.cell.events import Entry, TasksEvicted, TasksPlaced
 from borgish.cell.model import Cell
 from borgish.clock import SystemClock
 from borgish.store.base import Records
-from borgish.store.codec import encode_snapshot
+from borgish.store.codec import compress, encode_snapshot
 from borgish.store.open import open_store
 from borgish.store.replay import cell_at
 from borgish.store.sql import SqlStore
@@ -80,7 +80,7 @@ def _lived(store: SqlStore, sizes: Sizes) -> tuple[int, int]:
     """Keep a large cell, let tasks move, keep it again; return the positions of the two checkpoints."""
     cell = large_cell(sizes.checkpoint_machines, sizes.checkpoint_tasks, 1)
     now = live(store, cell)
-    store.save_checkpoint(encode_snapshot(cell.snapshot()), cell.position, now, "bench", "last")
+    store.save_checkpoint(compress(encode_snapshot(cell.snapshot())), cell.position, now, "bench", "last")
     gc.collect()
     gc.freeze()  # as a borgmaster does with its cell
     return 1, cell.position
@@ -101,7 +101,7 @@ def kept(store: SqlStore, cell: Cell) -> tuple[int, float]:
     store.load()
     epoch, now = store.lead("bench", "bench"), SystemClock().now().wall
     store.append([Entry(1, now, 1, epoch, "bench", "begin", ())], Records())
-    store.save_checkpoint(encode_snapshot(cell.snapshot()), 1, now, "bench", "first")
+    store.save_checkpoint(compress(encode_snapshot(cell.snapshot())), 1, now, "bench", "first")
     return epoch, now
 
 

@@ -30,7 +30,7 @@ from borgish.master.step import CommandRequest
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.spec.job import JobSpec
 from borgish.store.base import records_of
-from borgish.store.codec import encode_snapshot
+from borgish.store.codec import compress, encode_snapshot
 from borgish.store.open import open_store
 from borgish.vocabulary import Runtime
 from tests.bench.served import join_master
@@ -110,8 +110,8 @@ class Siege:
                 step = core.step([CommandRequest(number, command, "past", f"past-{number}")], now)
                 store.append(step.entries, records_of(core.cell, step.touched))
                 if number < 2:
-                    body = encode_snapshot(core.cell.snapshot())
-                    store.save_checkpoint(body, core.cell.position, now.wall, "past")
+                    stored = compress(encode_snapshot(core.cell.snapshot()))
+                    store.save_checkpoint(stored, core.cell.position, now.wall, "past")
             step = core.step([], now.later(2))
             store.append(step.entries, records_of(core.cell, step.touched))
         finally:

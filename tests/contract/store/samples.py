@@ -17,7 +17,7 @@ from borgish.cell.model import Cell, Machine
 from borgish.resources import Resources
 from borgish.spec.job import JobSpec
 from borgish.store.base import CheckpointInfo, Store, records_of
-from borgish.store.codec import encode_snapshot
+from borgish.store.codec import compress, encode_snapshot
 from borgish.vocabulary import Ending, Eviction, Runtime
 
 CELL = "testing"
@@ -92,10 +92,13 @@ class Life:
         self.write(placed, evicted, ended)
 
     def checkpoint(self, reason: str = "test") -> CheckpointInfo:
-        return self.store.save_checkpoint(self.body(), self.cell.position, 200.5, reason)
+        return self.store.save_checkpoint(self.stored(), self.cell.position, 200.5, reason)
 
     def body(self) -> bytes:
         return body_of(self.cell)
+
+    def stored(self) -> bytes:
+        return compress(self.body())
 
 
 def body_of(cell: Cell) -> bytes:

@@ -5,6 +5,7 @@ import pytest
 from borgish.cell.events import MachineUp
 from borgish.errors import Invalid, StoreDamaged
 from borgish.store import replay
+from borgish.store.codec import compress
 from borgish.store.replay import cell_at
 from tests.contract.store.places import Place
 from tests.contract.store.samples import CELL, Life, body_of
@@ -87,7 +88,7 @@ def test_one_of_another_version_or_cell_is_passed_over_too(
     life.checkpoint()
     bodies = lived(life, 2)
     head = life.cell.position
-    life.store.save_checkpoint(life.body().replace(*change, 1), head, 200.5, "of another")
+    life.store.save_checkpoint(compress(life.body().replace(*change, 1)), head, 200.5, "of another")
 
     found = cell_at(life.store, CELL, head)
 

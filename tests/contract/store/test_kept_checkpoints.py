@@ -20,7 +20,7 @@ def begun(place: Place, retention: Retention | None = None) -> Life:
 def next_checkpoint(life: Life, name: str = "") -> int:
     """Let something happen, keep the cell, and return its position."""
     life.do(MachineUp("m1"))
-    return life.store.save_checkpoint(life.body(), life.cell.position, 200.5, "test", name).position
+    return life.store.save_checkpoint(life.stored(), life.cell.position, 200.5, "test", name).position
 
 
 def positions(life: Life) -> list[int]:
@@ -155,9 +155,9 @@ def test_the_same_moment_keeps_its_name(place: Place) -> None:
     named = next_checkpoint(life, "noon")
 
     assert life.checkpoint("shutdown").name == "noon"
-    again = life.store.save_checkpoint(life.body(), named, 300.5, "again", "noon")
+    again = life.store.save_checkpoint(life.stored(), named, 300.5, "again", "noon")
     with pytest.raises(Conflict, match="is named 'noon' already"):
-        life.store.save_checkpoint(life.body(), named, 300.5, "test", "evening")
+        life.store.save_checkpoint(life.stored(), named, 300.5, "test", "evening")
 
     assert life.store.checkpoints() == [again]
 
@@ -165,7 +165,7 @@ def test_the_same_moment_keeps_its_name(place: Place) -> None:
 def test_an_unnamed_one_can_be_named_later(place: Place) -> None:
     life = begun(place, retention=Retention(1, 0, 0))
     position = next_checkpoint(life)
-    life.store.save_checkpoint(life.body(), position, 300.5, "test", "noon")
+    life.store.save_checkpoint(life.stored(), position, 300.5, "test", "noon")
     last = next_checkpoint(life)
 
     assert [(info.position, info.name) for info in life.store.checkpoints()] == [

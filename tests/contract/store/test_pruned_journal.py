@@ -19,7 +19,7 @@ def life(place: Place) -> Life:
     lived = Life(place.open(Retention(1, 0, 0)))
     lived.story()
     for name in ("early", "base", "late"):
-        lived.store.save_checkpoint(lived.body(), lived.cell.position, 200.5, "test", name)
+        lived.store.save_checkpoint(lived.stored(), lived.cell.position, 200.5, "test", name)
         if name != "late":
             for _ in range(4):
                 lived.do(MachineUp("m1"))

@@ -6,7 +6,7 @@ from borgish.cell.events import JobForgotten, JobSubmitted, MachineDown, Machine
 from borgish.errors import Fenced, StoreDamaged, Unreachable, UnsafeConfiguration
 from borgish.store.base import Records
 from borgish.store.checkpoints import Retention
-from borgish.store.codec import encode_snapshot
+from borgish.store.codec import compress, encode_snapshot
 from tests.contract.store.places import Place
 from tests.contract.store.samples import JOB, Life, body_of, job, machine
 
@@ -199,7 +199,7 @@ def test_a_checkpoint_of_another_cell_is_refused(place: Place) -> None:
     life = Life(place.open())
     snapshot = life.cell.snapshot()
     snapshot.name = "other"
-    life.store.save_checkpoint(encode_snapshot(snapshot), life.cell.position, 1.0, "test")
+    life.store.save_checkpoint(compress(encode_snapshot(snapshot)), life.cell.position, 1.0, "test")
 
     with pytest.raises(UnsafeConfiguration, match="cell 'other', not of 'testing'"):
         life.store.load()
@@ -208,7 +208,7 @@ def test_a_checkpoint_of_another_cell_is_refused(place: Place) -> None:
 def test_a_checkpoint_of_another_version_is_refused(place: Place) -> None:
     life = Life(place.open())
     newer = life.body().replace(b"snapshot 1", b"snapshot 2", 1)
-    life.store.save_checkpoint(newer, life.cell.position, 1.0, "test")
+    life.store.save_checkpoint(compress(newer), life.cell.position, 1.0, "test")
 
     with pytest.raises(UnsafeConfiguration, match="format 2"):
         life.store.load()

@@ -30,7 +30,7 @@ def test_it_is_the_cell_at_the_end(data: st.DataObject) -> None:
         else:
             slices = data.draw(st.integers(0, 3))
             sliced.encode_some(iter([True] * slices + [False] * 100).__next__)
-    told = bytes(sliced.finish())
+    told = b"".join(sliced.finish())
     assert told == life.body()
     assert sliced.is_nearly_done
 
@@ -48,4 +48,4 @@ def test_one_that_was_not_told_of_all_encodes_the_cell_anew(data: st.DataObject)
         if told:
             sliced.note([entry], life.cell.touched)
         life.write(entry)
-    assert bytes(sliced.finish()) == life.body()
+    assert b"".join(sliced.finish()) == life.body()

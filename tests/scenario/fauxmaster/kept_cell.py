@@ -19,7 +19,7 @@ from borgish.resources import Resources
 from borgish.sim.faux.copied import whole_report
 from borgish.spec.read import read_job
 from borgish.store.base import CheckpointInfo, Store, records_of
-from borgish.store.codec import encode_snapshot
+from borgish.store.codec import compress, encode_snapshot
 from borgish.store.memory import MemoryStore
 from borgish.store.open import open_store
 from borgish.store.replay import cell_at
@@ -113,8 +113,8 @@ class KeptCell:
             self.step()
 
     def checkpoint(self, name: str = "") -> CheckpointInfo:
-        body = encode_snapshot(self.core.cell.snapshot())
-        return self.store.save_checkpoint(body, self.position, self.now.wall, "test", name)
+        stored = compress(encode_snapshot(self.core.cell.snapshot()))
+        return self.store.save_checkpoint(stored, self.position, self.now.wall, "test", name)
 
     def exported(self, file: Path, position: int) -> Path:
         """Write a checkpoint to a file, as `borgctl checkpoint export` does."""

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -125,7 +125,7 @@ async def test_however_many_jobs_there_are_few_are_left_for_the_end(
     jobs |= {f"ann/{number}": jobs[JOB] for number in range(4 * sliced.ROUNDS_MAX)}
 
     class Watched(SlicedSnapshot):
-        def finish(self) -> bytearray:
+        def finish(self) -> Iterator[bytes]:
             nearly_done.append(self.is_nearly_done)
             return super().finish()
 

@@ -110,7 +110,7 @@ async def test_a_time_is_the_last_position_reached_by_then(bench: Bench, at: flo
 
 async def test_a_checkpoint_is_found_by_its_name(bench: Bench) -> None:
     bench.go_on(2)
-    named = bench.store.save_checkpoint(bench.life.body(), bench.life.cell.position, 150.0, "test", "noon")
+    named = bench.store.save_checkpoint(bench.life.stored(), bench.life.cell.position, 150.0, "test", "noon")
     bench.go_on(2)
 
     assert (await bench.find("noon")).position == named.position

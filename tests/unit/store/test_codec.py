@@ -7,17 +7,31 @@ from borgish.cell.model import Answer, Snapshot
 from borgish.errors import StoreDamaged, UnsafeConfiguration
 from borgish.store.codec import (
     compress,
+    compress_pieces,
     decode_command,
     decode_events,
     decode_snapshot,
     decompress,
+    decompress_pieces,
     encode_command,
     encode_events,
+    encode_in_pieces,
+    encode_record,
     encode_snapshot,
     sha256_of,
 )
 from borgish.vocabulary import Eviction
 from tests.contract.store.samples import CELL, job, machine
+
+
+@pytest.mark.parametrize("count", [0, 1, 15, 16, 65_535, 65_536])
+def test_in_pieces_it_is_the_same_however_many_there_are(count: int) -> None:
+    machines = dict.fromkeys(map(str, range(count)), machine())
+    encoded = {"machines": {name: encode_record(each) for name, each in machines.items()}}
+    snapshot = Snapshot(CELL, 7, machines=machines)
+    pieces = list(encode_in_pieces(snapshot, encoded))
+    assert b"".join(pieces) == encode_snapshot(snapshot)
+    assert decompress_pieces(compress_pieces(pieces)) == encode_snapshot(snapshot)
 
 
 def test_events_come_back_as_they_were() -> None:
