@@ -42,8 +42,10 @@ class Machine:
     @asynccontextmanager
     async def opened(self, keep: Retention = Retention()) -> AsyncIterator[Watched]:  # noqa: B008 - frozen
         watched = await Watched(self.runtime(keep)).open()
-        yield watched
-        await watched.runtime.close()
+        try:
+            yield watched
+        finally:
+            await watched.runtime.close()
 
     def spec(self, *run: str, **changes: object) -> AttemptSpec:
         return attempt_spec(run, Runtime.PROCESS, **changes)

@@ -8,15 +8,16 @@ import pytest
 
 from borgish.borglet.runtimes import shims, zygote
 from borgish.borglet.runtimes.shim import runs
+from borgish.wire.link import Exit
 from tests.contract.runtime.suite import Watched
 from tests.integration.runtimes.machine import Machine, lives, wait_until
 
 
-async def carried(machine: Machine, now: Watched, number: int, *command: str) -> tuple[int, int | None]:
+async def carried(machine: Machine, now: Watched, number: int, *command: str) -> tuple[int, Exit]:
     """Have one run end; return the shim that carried it and how it ended."""
     spec = machine.spec(*(command or ("true",)), task=f"ann/short/{number}")
     await now.runtime.start(spec, 1)
-    return machine.record(spec.key).shim, (await now.end_of(spec.key)).code
+    return machine.record(spec.key).shim, await now.end_of(spec.key)
 
 
 def open_files(pid: int) -> dict[str, str]:
@@ -39,7 +40,7 @@ async def test_one_shim_carries_one_run_after_the_other(machine: Machine) -> Non
         first = await carried(machine, now, 1, "sh", "-c", "echo one; sleep 60 & exit 3")
         before = open_files(first[0])
         second = await carried(machine, now, 2, "sh", "-c", "ls /proc/self/fd | wc -l; exit 4")
-        assert [first[1], second[1]] == [3, 4]
+        assert [first[1].code, second[1].code] == [3, 4], (first, second)
         assert second[0] == first[0]
         assert open_files(first[0]) == before
         alone = await now.runtime.start(machine.spec("sh", "-c", "exec sleep 60", task="ann/short/3"), 1)
@@ -58,9 +59,9 @@ async def test_kill_9_of_a_shim_that_waits(machine: Machine) -> None:
     async with machine.opened() as now:
         shim, _ = await carried(machine, now, 1)
         os.kill(shim, signal.SIGKILL)
-        again, code = await carried(machine, now, 2)
+        again, ended = await carried(machine, now, 2)
         assert again != shim
-        assert code == 0
+        assert ended.code == 0, ended
 
 
 async def test_kill_9_of_a_shim_that_carries_its_second_run(machine: Machine) -> None:
@@ -118,5 +119,5 @@ async def test_a_shim_carries_so_many_runs_and_no_more(
     monkeypatch.setattr(zygote, "zygote_text", lambda: few)
     async with machine.opened() as now:
         carriers = [await carried(machine, now, number) for number in range(5)]
-        assert [code for _, code in carriers] == [0] * 5
+        assert [ended.code for _, ended in carriers] == [0] * 5, carriers
         assert len({shim for shim, _ in carriers}) == 3
