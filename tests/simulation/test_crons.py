@@ -47,7 +47,7 @@ def life(seed: int, faults: Faults, masters: int = 1) -> tuple[tuple[str, ...], 
 
 
 @pytest.mark.parametrize("masters", [1, 3])
-@pytest.mark.parametrize("seed", seeds(quick=1, ci=4, nightly=40))
+@pytest.mark.parametrize("seed", seeds(quick=1, ci=2, nightly=40))
 def test_what_is_due_begins_once_or_as_missed_says(seed: int, masters: int) -> None:
     problems, fired = life(seed, MASTERS, masters)
     assert problems == ()
@@ -114,7 +114,7 @@ def applications(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("masters", [1, 3])
-@pytest.mark.parametrize("seed", seeds(quick=1, ci=4, nightly=40))
+@pytest.mark.parametrize("seed", seeds(quick=1, ci=2, nightly=40))
 @pytest.mark.usefixtures("applications")
 def test_runs_of_applications_begin_as_a_whole(seed: int, masters: int) -> None:
     assert life(seed, MASTERS, masters)[0] == ()

@@ -31,7 +31,7 @@ def out_of_order(seed: int, faults: Faults = SOME) -> list[str]:
     return [problem for problem in problems if any(words in problem for words in WORDS)]
 
 
-@pytest.mark.parametrize("seed", seeds(quick=2, ci=6, nightly=60))
+@pytest.mark.parametrize("seed", seeds(quick=2, ci=3, nightly=60))
 def test_jobs_keep_their_order(seed: int) -> None:
     assert out_of_order(seed) == []
     assert out_of_order(seed, Faults()) == []

@@ -26,7 +26,7 @@ from tests.profiles import seeds
 from tests.simulation.planted import first_problem
 
 
-@pytest.mark.parametrize("seed", seeds(quick=2, ci=6, nightly=40))
+@pytest.mark.parametrize("seed", seeds(quick=2, ci=4, nightly=40))
 def test_seed(seed: int) -> None:
     verdict = World(seed).run()
     assert verdict.problems == (), f"seed {seed}: run `./scripts/sim --seeds 1 --seed {seed}`"
