@@ -12,6 +12,7 @@ import resource
 import select
 import socket
 import weakref
+from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Iterator
 from http import HTTPStatus
 from typing import Any
@@ -38,7 +39,8 @@ BODY_SECONDS_MAX = 60.0
 UNAUTHENTICATED_OF_ADDRESS = 100
 HURRIED_SECONDS_MAX = 5.0
 _HURRIED = 25  # for each stranger of an address that has the time of a head
-_ACCEPTED_AT_ONCE = 100  # between two of which others have their turn
+_ACCEPTED_AT_ONCE = 250  # some milliseconds; what the kernel keeps has an order, and others wait behind it
+_TAKEN_AT_ONCE = 64  # about as many as come meanwhile in a crowd: who came in its midst is soon taken, too
 _NOT_ACCEPTING_SECONDS = 0.1
 
 ON_AUTHENTICATED = "borgish.on_authenticated"
@@ -227,7 +229,8 @@ class BoundedServer(uvicorn.Server):
         self._strangers = strangers or UnauthenticatedConnections()
         self._arriving: set[asyncio.Task[None]] = set()
         self._shaking = 0  # handshakes that have their turn
-        self._waiting: list[tuple[socket.socket, BoundedHttp]] = []
+        self._waiting = _Arrivals()
+        self._is_taking = False
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -248,27 +251,35 @@ class BoundedServer(uvicorn.Server):
             return
         protocol = BoundedHttp(self.config, self.server_state, self.lifespan.state)
         protocol.add_to(self._strangers, source, connection)
-        if self.config.ssl is None:
-            self._begin(self._take(connection, protocol))
-        else:
-            self._waiting.append((connection, protocol))
-            self._next_handshakes()
+        self._waiting.add(connection, protocol, source)
+        self._take_soon()
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
         self._arriving.add(task)
         task.add_done_callback(self._arriving.discard)
 
-    def _next_handshakes(self) -> None:
-        """Begin the handshakes whose turn it is."""
-        while self._waiting and self._shaking < HANDSHAKES_MAX:
-            connection, protocol = self._waiting.pop()
-            if _is_gone(connection):  # its caller gave up, or it was closed to make room
+    def _take_soon(self) -> None:
+        if not self._is_taking:
+            self._is_taking = True
+            asyncio.get_running_loop().call_soon(self._take_some)
+
+    def _take_some(self) -> None:
+        """Begin with the connections whose turn it is; all else has its turn between two calls."""
+        self._is_taking = False
+        for _ in range(_TAKEN_AT_ONCE):
+            if not self._waiting or self._shaking >= HANDSHAKES_MAX:
+                return
+            connection, protocol = self._waiting.next()
+            if self.config.ssl is None:
+                self._begin(self._take(connection, protocol))
+            elif _is_gone(connection):  # its caller gave up, or it was closed to make room
                 protocol.leave()
                 connection.close()
             else:
                 self._shaking += 1
                 self._begin(self._shake_hands(connection, protocol))
+        self._take_soon()
 
     async def _shake_hands(self, connection: socket.socket, protocol: BoundedHttp) -> None:
         turn = asyncio.get_running_loop().call_later(HANDSHAKE_TURN_SECONDS, self._end_turn)
@@ -281,7 +292,7 @@ class BoundedServer(uvicorn.Server):
 
     def _end_turn(self) -> None:
         self._shaking -= 1
-        self._next_handshakes()
+        self._take_soon()
 
     async def _take(
         self, connection: socket.socket, protocol: BoundedHttp, handshake_seconds: float | None = None
@@ -295,6 +306,29 @@ class BoundedServer(uvicorn.Server):
             )
         except OSError:  # ssl.SSLError and TimeoutError are ones
             protocol.leave()
+
+
+class _Arrivals:
+    """Connections of which nothing was read yet. Sources take turns, and of each the newest is next: what
+    waits is of a crowd for the most part, and who is there before the end of it may be anybody."""
+
+    def __init__(self) -> None:
+        self._by_source: OrderedDict[str, list[tuple[socket.socket, BoundedHttp]]] = OrderedDict()
+
+    def __bool__(self) -> bool:
+        return bool(self._by_source)
+
+    def add(self, connection: socket.socket, protocol: BoundedHttp, source: str) -> None:
+        """Add one, with what is to read it."""
+        self._by_source.setdefault(source, []).append((connection, protocol))
+
+    def next(self) -> tuple[socket.socket, BoundedHttp]:
+        """Return the one whose turn it is. There must be one."""
+        source, waiting = self._by_source.popitem(last=False)
+        taken = waiting.pop()
+        if waiting:
+            self._by_source[source] = waiting
+        return taken
 
 
 def _is_gone(connection: socket.socket) -> bool:

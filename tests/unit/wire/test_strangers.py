@@ -1,6 +1,8 @@
 """Who has shown no token yet: how many of one address, and of all, and who goes when there are too many."""
 
 import resource
+import socket
+from typing import cast
 
 import pytest
 
@@ -67,6 +69,19 @@ def test_one_address_takes_half_of_what_all_have(strangers: UnauthenticatedConne
 def test_known_and_unknown_leave_descriptors_to_the_rest(strangers: UnauthenticatedConnections) -> None:
     assert strangers.has_room(39)
     assert not strangers.has_room(40)
+
+
+def test_of_connections_that_wait_sources_take_turns_and_the_newest_of_each_is_next() -> None:
+    arrivals, connection = bounded_http._Arrivals(), cast(socket.socket, None)
+    strangers = UnauthenticatedConnections()
+    crowd = [Stranger(strangers) for _ in range(3)]
+    other = Stranger(strangers, "192.0.2.2")
+    for one in (*crowd, other):
+        arrivals.add(connection, one, one._source)
+    taken = []
+    while arrivals:
+        taken.append(arrivals.next()[1])
+    assert taken == [crowd[2], other, crowd[1], crowd[0]]
 
 
 @pytest.mark.parametrize(
