@@ -24,6 +24,7 @@ from borgish.errors import (
     Gone,
     Invalid,
     NotFound,
+    Overloaded,
     PreconditionFailed,
     Refused,
     StoreFull,
@@ -562,7 +563,8 @@ def _error_of(problem: "Problem") -> BorgishError:
     if problem.status == Invalid.status:
         return Invalid(problem.detail, problem.hint, problem.mistakes)
     if problem.status == Unreachable.status:
-        return Unreachable(problem.detail, problem.hint)
+        kind = Overloaded if problem.title == Overloaded.title else Unreachable
+        return kind(problem.detail, problem.hint)
     return _REFUSALS.get(problem.status, BorgishError)(problem.detail, problem.hint)
 
 

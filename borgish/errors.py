@@ -12,6 +12,7 @@
     |   +-- Forbidden            the token does not reach that far
     |   +-- Gone                 the position asked for is no longer kept
     |   +-- TooManyRequests      more than one caller may ask for in so short a time
+    |   |   +-- Overloaded       more than all callers may
     |   +-- Poison               the master fails at it, and goes on without it
     |   +-- StoreFull            there is no room left to write what follows
     +-- Unreachable              nobody answers, or not in time
@@ -134,6 +135,13 @@ class TooManyRequests(Refused):
     def __init__(self, message: str, hint: str = "", retry_after_seconds: float = 1.0) -> None:
         super().__init__(message, hint)
         self.retry_after_seconds = retry_after_seconds
+
+
+class Overloaded(TooManyRequests):
+    """More than all callers may ask for in so short a time. Nothing was done."""
+
+    status = 503
+    title: ClassVar[str] = "Overloaded"  # which tells it from other answers of this status
 
 
 class Poison(Refused):

@@ -257,6 +257,19 @@ def test_a_master_that_is_asked_too_often_is_asked_later(monkeypatch: pytest.Mon
     assert len({header(request, b"idempotency-key") for request in requests}) == 1
 
 
+def test_one_that_is_overloaded_is_asked_later_and_not_taken_for_one_that_stands_by(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    waited: list[float] = []
+    monkeypatch.setattr("borgish.masters.time.sleep", waited.append)
+    said = busy("2").replace(b"429 Too Many Requests", b"503 Service Unavailable")
+    said = said.replace(b'"Too Many Requests"', b'"Overloaded"       ').replace(b"429", b"503")
+    with listener(said, answer(OK)) as (url, requests):
+        assert Client(url, "t").post("/v1/jobs", b"name: x", Accepted).position == 1
+    assert waited == [2.0]
+    assert len(requests) == 2
+
+
 @pytest.mark.parametrize("after", ["3600", "soon"])
 def test_nobody_waits_for_ever(monkeypatch: pytest.MonkeyPatch, after: str) -> None:
     waited: list[float] = []
