@@ -81,7 +81,7 @@ class AuthMiddleware:
             try:
                 request = self._admit(scope)
             except BorgishError as refused:
-                await _refuse(refused, send)
+                await refuse(refused, send)
                 return
             self._open.add(request)
             try:
@@ -112,7 +112,7 @@ class AuthMiddleware:
             if self._tokens.principal(request.token) == request.principal:
                 raise
             if not request.begun:
-                await _refuse(_unknown_token(), send)
+                await refuse(_unknown_token(), send)
         except Exception as error:  # the answer has begun: cutting it off is all that is left
             known = _borgish_cause(error)
             if known is None:
@@ -140,7 +140,7 @@ class AuthMiddleware:
         self._limits.admit(principal, source)
         self._permit()
         request = _OpenRequest(scope, token, principal, source)
-        if _is_long(headers):
+        if is_long(headers):
             self._bodies.begin(principal, source)
             request.has_long_body = True
         return request
@@ -172,13 +172,13 @@ def _unknown_token() -> Unauthenticated:
     return Unauthenticated("the token is not known in this cell", "Was it made for another cell?")
 
 
-def _is_long(headers: list[tuple[bytes, bytes]]) -> bool:
-    """Whether a body may be longer than those of most routes; one in chunks may be."""
+def is_long(headers: list[tuple[bytes, bytes]], bytes_max: int = JSON_BYTES_MAX) -> bool:
+    """Return whether a body may be longer than those of most routes; one in chunks may be."""
     for name, value in headers:
         if name == b"transfer-encoding":
             return True
         if name == b"content-length":
-            return not value.isdigit() or len(value) > _LENGTH_DIGITS_MAX or int(value) > JSON_BYTES_MAX
+            return not value.isdigit() or len(value) > _LENGTH_DIGITS_MAX or int(value) > bytes_max
     return False
 
 
@@ -206,7 +206,8 @@ def _borgish_cause(error: Exception) -> BorgishError | None:
     return cause if isinstance(cause, BorgishError) else None
 
 
-async def _refuse(refused: BorgishError, send: Send) -> None:
+async def refuse(refused: BorgishError, send: Send) -> None:
+    """Answer with an error."""
     body, headers = encode(problem_of(refused))
     headers += headers_of(refused)
     await send({"type": "http.response.start", "status": refused.status, "headers": headers})

@@ -11,6 +11,7 @@ from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
 import borgish
 from borgish.api import serve
+from borgish.api.admission import Admission
 from borgish.api.app import create_app
 from borgish.api.auth import CellTokens
 from borgish.api.authority import AuthorityDoor
@@ -64,12 +65,15 @@ class Listener:
     """Where one borgmaster listens, all its life. Answers with one app, then with another: a standby's and,
     once it leads, the leader's."""
 
-    def __init__(self, app: AuthMiddleware, limits: Limits, shown: serve.Tls | None) -> None:
+    def __init__(
+        self, app: AuthMiddleware, tokens: CellTokens, limits: Limits, shown: serve.Tls | None
+    ) -> None:
         """``shown``: its certificate, and by whose signature it knows its callers; None without TLS."""
         self.url = ""  # where it listens
         self._app = self._first = app
         self._shown, self._strangers = shown, limits.connections
         self._door = AuthorityDoor(self, limits, *_shown(shown))
+        self._admission = Admission(self._door, tokens, SystemClock())
         self._serving: serve.Serving | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -87,6 +91,10 @@ class Listener:
         if self._serving is not None:
             self._serving.reload(shown)
 
+    def busy(self) -> tuple[str, ...]:
+        """Return why requests were turned away lately, a sentence for each reason."""
+        return self._admission.busy()
+
     def answer_with(self, app: AuthMiddleware) -> None:
         """Have another app answer what comes from now on."""
         self._app = app
@@ -98,7 +106,7 @@ class Listener:
     async def open(self, settings: Settings) -> None:
         """Begin to listen. Raises what ``serve`` does."""
         self._serving = await serve.serve(
-            self._door, settings.host, settings.port, self._shown, self._strangers
+            self._admission, settings.host, settings.port, self._shown, self._strangers
         )
         self.url = self._serving.url
 
@@ -224,7 +232,7 @@ class Daemon:
             store.kind,
             lambda: refused.text if (refused := fencing.fenced()) else "",
             self._expiry,
-            leader.inbox.busy,
+            lambda: (*leader.inbox.busy(), *listener.busy()),
         )
         self._hub = WatchHub(leader.epoch, self._reader)
 

@@ -132,7 +132,7 @@ class Process:
         door = AuthMiddleware(
             StandbyApp(self._standby), self._tokens, hosts_of(settings.host), limits=self._limits
         )
-        self._listener = Listener(door, self._limits, self._certificates.files)
+        self._listener = Listener(door, self._tokens, self._limits, self._certificates.files)
         await self._listener.open(settings)
         self._standby.address = address = _advertised(settings, self._listener.url)
         if self._candidate.owns_folder and (words := unlisted(address, settings.masters)):

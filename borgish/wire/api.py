@@ -421,7 +421,7 @@ class StatusView(msgspec.Struct, frozen=True):
     certificates: tuple[CertificatesView, ...] = ()  # by role; of who answers, and none of the past
     uncertified: tuple[str, ...] = ()  # machines without one of the cell's own authority; the first few
     machines_uncertified: int = 0  # all of them; 0 where the cell has no authority
-    busy: tuple[str, ...] = ()  # of whom no further work is taken in for now, and why, a sentence for each
+    busy: tuple[str, ...] = ()  # of whom no more is taken in, or lately was not, and why, a sentence for each
 
 
 class WhoamiView(msgspec.Struct, frozen=True):

@@ -45,7 +45,17 @@ _NOT_ACCEPTING_SECONDS = 0.1
 
 ON_AUTHENTICATED = "borgish.on_authenticated"
 """The key in the state of a request's scope: to be called where its token is valid."""
+LOSS = "borgish.loss"
+"""The key in the state of a request's scope: the ``Loss`` of its connection."""
 _ABORT = "borgish.abort"
+
+
+class Loss:
+    """Of a connection: whether it ``happened``, and what is called then. Apart from the connection, which the
+    scope of a request would keep."""
+
+    happened = False
+    call: Callable[[], None] | None = None
 
 
 def abort_of(scope: Any) -> Callable[[], None]:
@@ -112,6 +122,7 @@ class BoundedHttp(HttpToolsProtocol):
     _source = ""
     _seconds = HEAD_SECONDS_MAX
     _socket: socket.socket
+    _loss: Loss
 
     def add_to(self, strangers: UnauthenticatedConnections, source: str, connection: socket.socket) -> None:
         """Be unauthenticated, with one deadline for all that is asked until that ends."""
@@ -135,6 +146,7 @@ class BoundedHttp(HttpToolsProtocol):
 
     def connection_made(self, transport: Any) -> None:  # uvloop's transports are not asyncio's
         super().connection_made(transport)
+        self._loss = Loss()
         self._peer = peer_of(transport.get_extra_info("peercert"))
         if self._peer is not None:
             self.leave()
@@ -146,6 +158,9 @@ class BoundedHttp(HttpToolsProtocol):
         super().connection_lost(exc)
         # uvicorn leaves the timer of a connection that broke, and this object with it.
         self._unset_keepalive_if_required()
+        self._loss.happened = True
+        if self._loss.call is not None:
+            self._loss.call()
 
     def data_received(self, data: bytes) -> None:
         self._got_on = False
@@ -162,6 +177,7 @@ class BoundedHttp(HttpToolsProtocol):
         self.scope["state"][_ABORT] = weakref.WeakMethod(self.abort)  # weak: the scope would keep all of this
         if self._strangers is not None:
             self.scope["state"][ON_AUTHENTICATED] = self._authenticated
+        self.scope["state"][LOSS] = self._loss
         if self._peer is not None:
             self.scope["state"][PEER] = self._peer
 

@@ -49,7 +49,7 @@ class Daemon(msgspec.Struct, frozen=True):
     refused: str = ""  # why the machines' refusal lets no command be accepted; "" when they obey
     certificates: tuple[CertificatesView, ...] = ()
     uncertified: tuple[str, ...] = ()  # machines without a certificate of the cell's authority
-    busy: tuple[str, ...] = ()  # of whom no further work is taken in for now, and why
+    busy: tuple[str, ...] = ()  # of whom no more is taken in, or lately was not, and why
 
     @property
     def refusing(self) -> tuple[str, ...]:
