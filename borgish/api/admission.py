@@ -4,14 +4,16 @@ However many requests come, and from whoever:
 
 - In each round of the event loop requests are begun for ``SHARE_SECONDS`` only; all else that the process
   does, such as turns and polls, has its round as well.
+- Of those that were begun a moment ago only so many are unanswered: what waits for a commit goes on in one
+  round with all that do.
 - Those who ask take turns. Who that is says the token, or the address where it is none of this cell. So one
   who sends thousands is not before anybody's first.
 - Operators, machines that join and questions of health have every other turn, or every third while strangers
   wait as well: others hold them up by one request each, and they nobody else for good.
 - Of each so many wait at the most, and further ones are answered 429; of each lane, and then 503. Both with
   ``Retry-After``, and nothing was done.
-- A request holds its place until it is begun: who watches, runs a command or sends a long body has none. Nor
-  has one whose caller went away, and it is not begun then.
+- A request holds its place until it is begun, and for ``IN_HAND_SECONDS`` after that at the most: watches,
+  commands that run and long bodies have none. Nor has one whose caller went away; it is not begun then.
 
 Where nothing waits a request is begun at once.
 """
@@ -34,6 +36,11 @@ SHARE_SECONDS = 0.004
 AT_START = 16
 AT_ONCE_MAX = 32
 GROWTH_MAX = 2.0
+
+IN_HAND_MAX = 64
+"""Begun and not answered: together they are some tens of milliseconds, and one commit is for so many."""
+IN_HAND_SECONDS = 0.05
+"""What is not answered after so long waits for something else than a commit, unless the disk is slow."""
 
 OF_ASKER_MAX = 2_000
 LONG_OF_ASKER_MAX = 16
@@ -145,6 +152,12 @@ def asker_of(scope: Scope, principal: Principal | None) -> Asker:
     return Asker(name, Lane.FIRST if is_first else Lane.USERS, LONG_OF_ASKER_MAX if long else OF_ASKER_MAX)
 
 
+class _Hand:
+    """Requests that were begun in one stretch of time, and how many are not answered."""
+
+    count = 0
+
+
 class Admission:
     """ASGI around an app: begins requests when it is their turn."""
 
@@ -154,6 +167,8 @@ class Admission:
         self._share = self._left = AT_START
         self._has_round = False  # another one is to come
         self._begun, self._began = 0, 0.0
+        self._hand = _Hand()
+        self._letting_go: asyncio.TimerHandle | None = None  # of what is in hand
         self._turned_away: OrderedDict[str, tuple[int, float]] = OrderedDict()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -166,7 +181,14 @@ class Admission:
                 self._note(full.message)
                 await refuse(full, send)
                 return
-        await self._app(scope, receive, send)
+        hand = self._hand
+        hand.count += 1
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            hand.count -= 1
+            if self._waiting:
+                self._come_round()
 
     def busy(self) -> tuple[str, ...]:
         """Return a sentence for each reason why requests were turned away, until a minute after the last."""
@@ -178,7 +200,7 @@ class Admission:
         )
 
     def _begins_at_once(self) -> bool:
-        if not self._left or self._waiting:
+        if not self._left or self._waiting or self._hand.count >= IN_HAND_MAX:
             return False
         self._left -= 1
         self._come_round()
@@ -226,14 +248,23 @@ class Admission:
         self._begun, self._left, self._has_round = 0, self._share, False
         if not self._waiting:
             return
+        if (room := IN_HAND_MAX - self._hand.count) <= 0:
+            if self._letting_go is None:
+                self._letting_go = asyncio.get_running_loop().call_later(IN_HAND_SECONDS, self._let_go)
+            return
         loop = asyncio.get_running_loop()
         # The loop calls in order: between this call and the next round are these requests and nothing else.
         loop.call_soon(self._begin)
-        while self._left and self._waiting:
+        while self._left and self._waiting and self._begun < room:
             request = self._waiting.next()
             if not request.done():  # cancelled, and about to say so
                 request.set_result(True)
                 self._begun, self._left = self._begun + 1, self._left - 1
+        self._come_round()
+
+    def _let_go(self) -> None:
+        """Count what is in hand no more: it takes long."""
+        self._letting_go, self._hand = None, _Hand()
         self._come_round()
 
     def _begin(self) -> None:
