@@ -25,6 +25,7 @@ from borgish.borglet.runtimes.folders import (
     RunFolder,
     name_of,
     read_log,
+    spread,
 )
 from borgish.borglet.runtimes.leftovers import KeptFolders, Retention
 from borgish.borglet.runtimes.processes import (
@@ -118,6 +119,7 @@ class ProcessRuntime:
         self._changed = changed
         runs = self._folder / "runs"
         runs.mkdir(mode=0o700, parents=True, exist_ok=True)
+        spread(runs)
         self._zygote.begin()
         if self._use_cgroups:
             self._starter.groups = cgroups.find(self._folder, is_root=os.geteuid() == 0)

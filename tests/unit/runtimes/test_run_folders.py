@@ -1,12 +1,15 @@
 """Names on disk are reversible; a torn or foreign record is no record."""
 
+import errno
+import fcntl
 from pathlib import Path
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from borgish.borglet.runtimes.folders import Record, RunFolder, key_of, name_of
+from borgish.borglet.runtimes.folders import Record, RunFolder, key_of, name_of, spread
 from borgish.wire.link import Exit
 from tests.deep import deep_folder
 
@@ -52,3 +55,29 @@ def test_the_work_of_an_attempt_goes_however_deep_it_is(tmp_path: Path) -> None:
         folder.forget(keep_seconds=60.0)
         assert [path.name for path in folder.path.iterdir()] == ["forgotten"]
         assert folder.keep_seconds() == 60
+
+
+def test_folders_of_runs_are_spread_beside_the_flags_that_are_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[bytes] = []
+
+    def ioctl(_fd: int, request: int, flags: bytes) -> bytes:
+        if request == 0x80086601:
+            return b"\0\0\x08\0"
+        given.append(flags)
+        return flags
+
+    monkeypatch.setattr(fcntl, "ioctl", ioctl)
+    spread(tmp_path)
+    assert given == [b"\0\0\x0a\0"]
+
+
+def test_a_file_system_without_such_a_flag_is_no_trouble(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ioctl(_fd: int, _request: int, _flags: bytes) -> bytes:
+        raise OSError(errno.ENOTTY, "no such thing")
+
+    monkeypatch.setattr(fcntl, "ioctl", ioctl)
+    spread(tmp_path)
