@@ -64,6 +64,7 @@ class Init:
         with stage("confine.namespaces"):
             _enter_user_namespace(inside, other)
             unshare(CLONE_NEWPID)
+        bound_capabilities()  # here, once for all that this process forks
         ready_read, ready_write = os.pipe()
         keep_read, keep_write = os.pipe()
         with stage("fork"):

@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import functools
 import os
 import struct
 
@@ -88,8 +89,10 @@ def pivot_to(folder: str) -> None:
     os.chdir("/")
 
 
+@functools.cache  # what it did holds for whoever is forked from here on, too, and is forty calls
 def bound_capabilities() -> None:
-    """Have no way to get capabilities that one does not have."""
+    """Have no way to get capabilities that one does not have. Not before a user namespace is entered, which
+    gives it back."""
     with contextlib.suppress(OSError):  # beyond the last one; or without the right to, and so without any
         for number in range(64):
             control(PR_CAPBSET_DROP, number)
