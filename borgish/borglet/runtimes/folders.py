@@ -185,6 +185,8 @@ class RunFolder:
             for name in FOLDERS:
                 try:
                     os.rmdir(f"{self.path}/{name}")  # most are empty, which costs no look into them
+                except FileNotFoundError:
+                    continue
                 except OSError:
                     remove_tree(self.path / name)
             if keep_seconds:

@@ -84,10 +84,13 @@ def replace_json(path: str, content: Request) -> None:
     os.rename(path + ".new", path)
 
 
-def make_folder(path: str) -> None:
-    """Make a folder whose parent is there, unless it is there itself."""
-    with contextlib.suppress(FileExistsError):
+def make_folder(path: str) -> bool:
+    """Make a folder whose parent is there, unless it is there itself; return whether it was not."""
+    try:
         os.mkdir(path, 0o700)
+    except FileExistsError:
+        return False
+    return True
 
 
 def keep_room(path: str) -> int:

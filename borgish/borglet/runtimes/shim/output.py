@@ -18,13 +18,14 @@ that writes all the time costs a mark a second."""
 class Log:
     """The output of a run in files of bounded size. A full disk costs output, never the program."""
 
-    def __init__(self) -> None:
+    def __init__(self, note: int = -1) -> None:
+        """``note``: the file with room for what people should know; -1: the one that is there."""
         self.fd = -1
         self.size = 0
         self.dropped = 0
         self.reported = 0
         self.why = ""
-        self.note = os.open("note", os.O_CREAT | os.O_RDWR, PRIVATE)
+        self.note = note if note >= 0 else os.open("note", os.O_CREAT | os.O_RDWR, PRIVATE)
         self.began = self.marked = wall_seconds()  # the file at hand; and when its latest mark is from
 
     def pump(self, source: int) -> bool:

@@ -42,6 +42,9 @@ from borgish.borglet.runtimes.shim.program import (
 FOLDERS = ("work", "tmp")
 """Those of the attempt's folder that are the run's user's."""
 
+RECORDED = ("run", "boot", "groups", "oom", "within", "lease", "inside")
+"""What the record of a run has of its request."""
+
 RUNS_MAX = 200
 """So many one shim carries: what it leaks goes with it, for no garbage is collected in a shim."""
 
@@ -53,34 +56,34 @@ def carry(request: Request, connection: int) -> None:
 
     A shim that is there costs a third of one that is forked: the pages that it writes to are its own by now.
     """
-    wake = wake_on_child()
+    wake, requests = wake_on_child(), socket.socket(fileno=os.dup(connection))
+    me = {"shim": os.getpid(), "shim_ticks": start_ticks(os.getpid())}
     for left in reversed(range(RUNS_MAX)):
-        if not start(request, connection, wake):
+        if not start(request, connection, wake, me):
             return
         reply(connection, {"ended": True, "free": left > 0})
-        asked = next_request(connection) if left else None
+        asked = next_request(requests) if left else None
         if asked is None:
             return
         request = asked
 
 
-def next_request(connection: int) -> Request | None:
+def next_request(requests: socket.socket) -> Request | None:
     """Wait for the next request; None when there will be none."""
-    with socket.socket(fileno=os.dup(connection)) as requests:
-        message, fds, _, _ = socket.recv_fds(requests, 1, 1)
+    message, fds, _, _ = socket.recv_fds(requests, 1, 1)
     request: Request | None = json.loads(read_all(fds[0])) if message else None
     return request
 
 
-def start(request: Request, answer: int, wake: int) -> bool:
+def start(request: Request, answer: int, wake: int, me: Request) -> bool:
     """Start a run and stay with it to its end; return whether this process can carry another one."""
     with stage("folder"):
-        make_folder(request["folder"])
+        is_new = make_folder(request["folder"])  # by us: nothing of a former run is in it
         os.chdir(request["folder"])
-        for name in FOLDERS:
+        for name in FOLDERS if request["inside"] else FOLDERS[:1]:
             make_folder(name)
         held = hold_folder()
-    record = read_json("run.json")
+    record = None if is_new else read_json("run.json")
     if not held or (record and record["run"] >= request["run"]):
         reply(answer, {"held": True})
         return False
@@ -90,14 +93,14 @@ def start(request: Request, answer: int, wake: int) -> bool:
         with stage("group"):
             make_groups([*request["within"], *request["groups"]])
         with stage("folder"):
-            give_folders(request["inside"])
-        record, output = launch_recorded(request)
+            give_folders(request["inside"], are_new=is_new)
+        record, output, log = launch_recorded(request, me, is_new=is_new)
     except Trouble:
         remove_groups([*request["groups"], *request["within"]])
         with contextlib.suppress(FileNotFoundError):
             os.unlink("starting.json")
         raise
-    log, ending = Log(), keep_room("exit.new")
+    ending = keep_room("exit.new")
     reply(answer, record)
     lease = Lease(record) if record["lease"] else None
     init = record["init"]
@@ -112,7 +115,7 @@ def start(request: Request, answer: int, wake: int) -> bool:
     return is_swept and leave_processes(request["inside"])
 
 
-def give_folders(inside: Request | None) -> None:
+def give_folders(inside: Request | None, *, are_new: bool = False) -> None:
     """Let the run's user have the folders that are its own, with what a former run left in them."""
     if inside is None or inside["uid"] < 0:
         return
@@ -120,7 +123,7 @@ def give_folders(inside: Request | None) -> None:
     for top in FOLDERS:
         if os.stat(top).st_uid == uid:
             continue
-        for _, folders, files, fd in os.fwalk(top):
+        for _, folders, files, fd in () if are_new else os.fwalk(top):
             for name in folders + files:
                 os.chown(name, uid, gid, dir_fd=fd, follow_symlinks=False)
         os.chown(top, uid, gid)  # last: what was interrupted begins again
@@ -144,22 +147,22 @@ def wake_on_child() -> int:
     return read
 
 
-def launch_recorded(request: Request) -> tuple[Request, int]:
+def launch_recorded(request: Request, me: Request, *, is_new: bool) -> tuple[Request, int, Log]:
     """Start the program with its record on disk before its first instruction.
 
-    Return the record and where its output is read.
+    Return the record, where its output is read, and where that goes. ``me`` is what the record has of this
+    process. A folder that is new has nothing to make way.
     """
     with stage("folder"):
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink("output")
+        if not is_new:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink("output")
         # The program holds both ends of this pipe, so it gets no SIGPIPE should its shim be killed.
         os.mkfifo("output", PRIVATE)
         output = os.open("output", os.O_RDWR | os.O_NONBLOCK)
         theirs = os.open("output", os.O_RDWR)
-    me = os.getpid()
     program = {name: request[name] for name in ("env", "secret_env", "workdir", "ram_bytes", "disk_bytes")}
-    record = {name: request[name] for name in ("run", "boot", "groups", "oom", "within", "lease", "inside")}
-    record.update(shim=me, shim_ticks=start_ticks(me), at=wall_seconds())
+    record = {name: request[name] for name in RECORDED} | me | {"at": wall_seconds()}
 
     def before(pid: int, init: Init | None) -> None:
         record.update(pid=pid, ticks=start_ticks(pid), init=init.name if init else None)
@@ -169,10 +172,11 @@ def launch_recorded(request: Request) -> tuple[Request, int]:
     if init:
         os.close(init.fd)
     os.close(theirs)
-    begin_files()
-    os.close(keep_room("note"))
+    if not is_new:
+        begin_files()
+    log = Log(keep_room("note"))
     os.rename("starting.json", "run.json")
-    return record, output
+    return record, output, log
 
 
 def attend(pid: int, output: int, log: Log, wake: int, lease: Lease | None) -> int:
@@ -197,8 +201,8 @@ def attend(pid: int, output: int, log: Log, wake: int, lease: Lease | None) -> i
 def exit_of(status: int, oom_path: str) -> Request:
     """Say how the program ended: a code or a signal, and whether for its memory limit."""
     code = os.waitstatus_to_exitcode(status)
-    over = os.path.exists("over_memory")
-    ending: Request = {"oom": (code != 0 and oom_kills(oom_path) > 0) or (over and code == -signal.SIGKILL)}
+    is_killed = code == -signal.SIGKILL and os.path.exists("over_memory")
+    ending: Request = {"oom": (code != 0 and oom_kills(oom_path) > 0) or is_killed}
     return ending | ({"code": code} if code >= 0 else {"signal": -code})
 
 
