@@ -19,6 +19,7 @@ from borgish.borglet.runtimes.confinement import HOME_IN_ROOT, Confinement
 from borgish.borglet.runtimes.folders import Record, RunFolder
 from borgish.borglet.runtimes.processes import signal_number
 from borgish.borglet.runtimes.secrets import NO_SECRETS, Place, SecretFolders, give
+from borgish.borglet.runtimes.shim.runs import RECORDED
 from borgish.borglet.runtimes.shim.view import SECRETS_SEEN
 from borgish.borglet.runtimes.shims import Carried, Shims
 from borgish.borglet.runtimes.zygote import Zygote
@@ -76,7 +77,7 @@ class Starter:
             if answer and "error" in answer:
                 raise self._failed(spec, answer)
             if answer and "held" not in answer:
-                return msgspec.convert(answer, Record), carried
+                return msgspec.convert({name: request[name] for name in RECORDED} | answer, Record), carried
             # Another shim has the folder, or ours was killed: the folder knows what became of it.
             record = folder.record()
             if record and record.run >= run:

@@ -45,6 +45,9 @@ FOLDERS = ("work", "tmp")
 RECORDED = ("run", "boot", "groups", "oom", "within", "lease", "inside")
 """What the record of a run has of its request."""
 
+ANSWERED = ("at", "pid", "ticks", "init", "shim", "shim_ticks")
+"""What it has besides, which is what whoever asked is told of it."""
+
 RUNS_MAX = 200
 """So many one shim carries: what it leaks goes with it, for no garbage is collected in a shim."""
 
@@ -101,7 +104,7 @@ def start(request: Request, answer: int, wake: int, me: Request) -> bool:
             os.unlink("starting.json")
         raise
     ending = keep_room("exit.new")
-    reply(answer, record)
+    reply(answer, {name: record[name] for name in ANSWERED})
     lease = Lease(record) if record["lease"] else None
     init = record["init"]
     status = attend(record["pid"], output, log, wake, lease)
