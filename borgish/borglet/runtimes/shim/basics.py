@@ -16,6 +16,7 @@ PR_SET_PDEATHSIG, PR_SET_NAME, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 
 
 Request = dict[str, Any]
 prctl = ctypes.CDLL(None).prctl
+_signal = ctypes.CDLL(None).signal
 
 
 class Trouble(Exception):
@@ -35,6 +36,12 @@ def stage(name: str) -> Iterator[None]:
         raise Trouble(name, error.errno or 0, error.strerror or str(error)) from error
     except ValueError as error:
         raise Trouble(name, errno.EINVAL, str(error)) from error
+
+
+def default_signal(number: int) -> None:
+    """Have a signal do what it does by default, for the program that this process becomes. ``signal.signal``
+    looks up words for numbers, and so touches pages that a process which was just forked has to copy."""
+    _signal(number, None)
 
 
 def wall_seconds() -> float:

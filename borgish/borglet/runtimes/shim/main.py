@@ -79,6 +79,7 @@ def main() -> None:
         write_file("/proc/self/oom_score_adj", "-900")
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD):
         signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())  # what programs get; it was that of whoever asks
     gc.disable()
     gc.freeze()  # a collection would touch, and so copy, every page shared with the zygote
     serve(socket.socket(fileno=int(sys.argv[1])))

@@ -17,6 +17,7 @@ from borgish.borglet.runtimes.shim.basics import (
     PR_SET_PDEATHSIG,
     Request,
     Trouble,
+    default_signal,
     prctl,
     read_file,
     send,
@@ -66,8 +67,7 @@ def prepare(request: Request, output: int, stdin: int, init: Init | None, beside
         with stage("terminal"):
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     for number in IGNORED_HERE:
-        signal.signal(number, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        default_signal(number)
     if init:
         init.wait()
     if request["inside"]:
