@@ -165,11 +165,12 @@ class KeptFolders:
         if at:
             self.found(folder, at, keep_seconds)
 
-    def give_back(self, key: str) -> None:
-        """Stop keeping an attempt's folder: it begins anew."""
-        self._leftovers.pop(key, None)
+    def give_back(self, key: str) -> bool:
+        """Stop keeping an attempt's folder, which begins anew; return whether it was kept."""
+        was_kept = self._leftovers.pop(key, None) is not None
         self._unmeasured.pop(key, None)
         self.removed.drop(key)
+        return was_kept
 
     def begin(self) -> None:
         """Keep them tidy from now on."""

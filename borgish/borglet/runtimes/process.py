@@ -175,8 +175,7 @@ class ProcessRuntime:
                 raise StartFailed("nothing to run", "give 'run' of the job a command", permanent=True)
             check_ports(spec)
             folder = RunFolder(self._path_of(spec.key))
-            self._kept.give_back(spec.key)
-            if known is None and folder.forgotten_at():
+            if self._kept.give_back(spec.key) and known is None:
                 folder.begin_anew()
             record, carried = await self._starter.launch(spec, run, folder, self._main_of(spec))
             limits = spec.resources.ram_bytes, self._starter.disk_bytes_of(spec)
