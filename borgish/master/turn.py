@@ -68,7 +68,6 @@ class Turn:
         step, began = first, self._clock.now()
         while True:
             await self._commit(step)
-            reach("turn.committed")
             self._release(step)
             if step.entries:
                 self._timed(self._clock.now().mono - began.mono)
@@ -109,6 +108,7 @@ class Turn:
         self._durable.clear()
         await self.in_store(lambda: self._append(step))
         self._durable.set()
+        reach("turn.committed")
 
     def _append(self, step: Step) -> None:
         """Commit. Raises Fenced for one whose time is over, also where its outcome is unknown by that.
