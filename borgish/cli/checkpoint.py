@@ -14,6 +14,7 @@ from borgish.cli.confirm import YesOption, confirm
 from borgish.cli.listing import LimitOption, Listing, WatchOption, columns_option, sort_option
 from borgish.cli.render import Column, Form, FormOption, age_column, fields, show_list, show_one
 from borgish.cli.session import noun, session_of
+from borgish.durable import whole_file
 from borgish.errors import Conflict, NotFound, TooLarge
 from borgish.resources import show_bytes
 from borgish.text import age, safe
@@ -295,21 +296,11 @@ def write_exported(file: Path, content: bytes, *, force: bool) -> None:
 
     Raises Conflict, and OSError for what the system refuses.
     """
-    draft = file.with_name(f".{file.name}.{os.getpid()}")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
-        with os.fdopen(descriptor, "wb") as opened:
+        with whole_file(file, replaces=force) as opened:
             opened.write(content)
-            opened.flush()
-            os.fsync(descriptor)
-        if force:
-            draft.replace(file)
-        else:
-            os.link(draft, file)  # unlike a rename, it fails when somebody else was faster
     except FileExistsError:
         raise _taken(file) from None
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 def read_exported(file: Path) -> bytes:
