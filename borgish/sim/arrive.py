@@ -1,18 +1,20 @@
 """Tasks come one at a time to a cell that was empty, until all have come: how much of it can be used?
 
-The experiment of the FGD paper (ATC 2023) without its inflation: no task ends, none is preempted, none
-is tried again. What is asked for is measured in devices where there are any, else in what is scarcest.
+The experiment of the FGD paper (ATC 2023) without its inflation: none is preempted, none is tried again, and
+no task ends, unless it is said when. What is asked for is measured in devices where there are any, else in
+what is scarcest.
 """
 
 from collections import Counter
 from collections.abc import Sequence
+from heapq import heappop, heappush
 
 import msgspec
 
 from borgish.cell.model import Machine
 from borgish.resources import Resources
 from borgish.scheduler.plan import Refusal
-from borgish.sim.packing import DEVICE, Arrival, Note, PackedCell, nothing, specs_of
+from borgish.sim.packing import DEVICE, Arrival, Note, PackedCell, Tell, Times, nobody, nothing, specs_of
 
 NOTED_TASKS = 500
 
@@ -32,12 +34,13 @@ class Arrived(msgspec.Struct, frozen=True):
     measured: str  # devices, cpu or ram
     tasks: int
     placed: int
+    left: int  # of these, before the last one came
     pending: dict[str, int]
     steps: tuple[Step, ...]
 
 
 class _Sums:
-    """What is asked for or allocated, as shares of the cell."""
+    """What tasks ask for and what is allocated to them, as shares of the cell, until they leave."""
 
     def __init__(self, machines: Sequence[Machine]) -> None:
         self._whole = [max(1, sum(_amounts(each.capacity)[kind] for each in machines)) for kind in range(3)]
@@ -45,10 +48,11 @@ class _Sums:
         self._asked = [0, 0, 0]
         self._given = [0, 0, 0]
 
-    def ask(self, needs: Resources, *, is_given: bool) -> None:
+    def ask(self, needs: Resources, *, is_given: bool, tasks: int = 1) -> None:
+        """Add what so many tasks need; below 0, as many leave."""
         for kind, amount in enumerate(_amounts(needs)):
-            self._asked[kind] += amount
-            self._given[kind] += amount * is_given
+            self._asked[kind] += amount * tasks
+            self._given[kind] += amount * tasks * is_given
 
     def asked(self, kind: int) -> float:
         return self._asked[kind] / self._whole[kind]
@@ -65,27 +69,51 @@ def _amounts(resources: Resources) -> tuple[int, int, int]:
 
 
 def arrive(
-    machines: Sequence[Machine], arrivals: Sequence[Arrival], policy: str, seed: int, note: Note = nothing
+    machines: Sequence[Machine],
+    arrivals: Sequence[Arrival],
+    policy: str,
+    seed: int,
+    note: Note = nothing,
+    times: Times | None = None,
+    tell: Tell = nobody,
 ) -> Arrived:
-    """Let the tasks come in their order; the seed decides ties."""
+    """Let the tasks come in their order, and leave when ``times`` say so; the seed decides ties."""
     measured = _measured(machines, arrivals)
     cell, sums = PackedCell(machines, specs_of(arrivals), policy, seed), _Sums(machines)
     pending: Counter[str] = Counter()
+    leaving: list[tuple[float, int, int]] = []  # when, which arrival, and its index; -1: it has no place
+    placed = left = 0
     by_percent: dict[int, list[tuple[float, float, float]]] = {}
     for number, arrival in enumerate(arrivals):
         if number % NOTED_TASKS == 0:
             note(f"{number:,} of {len(arrivals):,} tasks")
+        while times is not None and leaving and leaving[0][0] <= times.comes[number]:
+            _, gone, index = heappop(leaving)
+            sums.ask(arrivals[gone].needs, is_given=index >= 0, tasks=-1)
+            if index >= 0:
+                cell.remove(arrivals[gone].key, index)
+                left += 1
         plan = cell.add(arrival.key)
         sums.ask(arrival.needs, is_given=bool(plan.placements))
         pending.update(map(_reason, plan.refusals.get(arrival.key, ())))
+        placement = next(iter(plan.placements), None)
+        if placement is None:
+            index = -1
+            tell(number, "", ())
+        else:
+            index = placement.indexes[0]
+            tell(number, placement.machines[0], placement.devices[0] if placement.devices else ())
+            placed += 1
+        if times is not None:
+            heappush(leaving, (times.leaves[number], number, index))
         percent = round(100 * sums.asked(measured))
         by_percent.setdefault(percent, []).append((sums.given(measured), sums.given(0), sums.given(1)))
     steps = [
         Step(percent, *(sum(column) / len(values) for column in zip(*values, strict=True)))
         for percent, values in sorted(by_percent.items())
     ]
-    placed = len(arrivals) - pending.total()
-    return Arrived(KINDS[measured], len(arrivals), placed, dict(pending.most_common()), tuple(steps))
+    counts = dict(pending.most_common())
+    return Arrived(KINDS[measured], len(arrivals), placed, left, counts, tuple(steps))
 
 
 def _measured(machines: Sequence[Machine], arrivals: Sequence[Arrival]) -> int:

@@ -15,6 +15,7 @@ from borgish.cell.model import Cell, Job, Machine, Snapshot
 from borgish.cell.observed import Observed
 from borgish.errors import Conflict
 from borgish.resources import Resources
+from borgish.scheduler.plan import Plan
 from borgish.scheduler.schedule import Scheduler, SchedulerSettings
 from borgish.sim.packing import DEVICE, START, Arrival, Note, nothing, specs_of, waiting_jobs
 from borgish.spec.constraints import matches
@@ -58,6 +59,7 @@ class Compacted(msgspec.Struct, frozen=True):
     bounds: tuple[int, ...]
     decided_by: tuple[Decider, ...] = ()  # in the trial that gave the result, the pickiest first
     decided_by_more: int = 0  # how many more kinds of task
+    trial: int = 0  # the number of the trial that gave the result
 
     @property
     def result(self) -> int:
@@ -145,16 +147,19 @@ class Work:
 
     def left(self, machines: Sequence[Machine], policy: str, seed: int) -> list[tuple[str, int]]:
         """Return the tasks that find no place on these machines."""
-        # a plan changes nothing in the cell, so that the jobs can be those of the last packing
-        cell = Cell(Snapshot("pack", jobs=self._jobs, machines={each.name: each for each in machines}))
-        scheduler = Scheduler(seed, SchedulerSettings(policy=policy))
-        plan = scheduler.schedule(cell, Observed(), START, budget=self.tasks)
         return [
             (key, index)
-            for key, refusals in plan.refusals.items()
+            for key, refusals in self.plan(machines, policy, seed).refusals.items()
             for each in refusals
             for index in each.indexes
         ]
+
+    def plan(self, machines: Sequence[Machine], policy: str, seed: int) -> Plan:
+        """Return where all tasks go on these machines, from scratch."""
+        # a plan changes nothing in the cell, so that the jobs can be those of the last packing
+        cell = Cell(Snapshot("pack", jobs=self._jobs, machines={each.name: each for each in machines}))
+        scheduler = Scheduler(seed, SchedulerSettings(policy=policy))
+        return scheduler.schedule(cell, Observed(), START, budget=self.tasks)
 
     def _shape_of(self, job: str, index: int) -> Shape:
         spec = self._jobs[job].spec
@@ -205,7 +210,8 @@ def packed_tightly(work: Work, policy: str, seed: int, trials: int, note: Note =
             trial(work, policy, each, lambda words: note(f"trial {len(done) + 1} of {trials}: {words}"))
         )
     needs = tuple(each.needed for each in done)
-    deciding = work.deciders(next(each.left for each in done if each.needed == percentile(needs)))
+    deciding_trial = needs.index(percentile(needs))
+    deciding = work.deciders(done[deciding_trial].left)
     return Compacted(
         len(work.machines),
         work.clones,
@@ -214,7 +220,14 @@ def packed_tightly(work: Work, policy: str, seed: int, trials: int, note: Note =
         tuple(work.bound(work.order(each)) for each in seeds),
         tuple(deciding[:DECIDERS_MAX]),
         len(deciding[DECIDERS_MAX:]),
+        deciding_trial,
     )
+
+
+def result_plan(work: Work, compacted: Compacted, policy: str, seed: int) -> Plan:
+    """Return where all tasks go on the machines of the trial that gave the result."""
+    of_trial = seed + compacted.trial
+    return work.plan(work.order(of_trial)[: compacted.result], policy, of_trial)
 
 
 def _needs(jobs: Iterable[Job]) -> Iterator[Resources]:

@@ -2,16 +2,22 @@
 
 import argparse
 import re
+import shutil
 import statistics
 import sys
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from itertools import repeat
 from pathlib import Path
-from typing import TypeVar
+from typing import Self, TypeVar
 
 import msgspec
 
 from borgish.errors import Invalid
 from borgish.resources import show_bytes, show_cpu, show_devices
+from borgish.scheduler.plan import Plan
 from borgish.scheduler.policies import POLICIES
 from borgish.sim.arrive import Arrived, arrive
 from borgish.sim.compact import (
@@ -21,12 +27,23 @@ from borgish.sim.compact import (
     Compacted,
     Work,
     packed_tightly,
+    result_plan,
 )
-from borgish.sim.pack_files import MACHINE_COLUMNS, TASK_COLUMNS, read_machines, read_tasks
-from borgish.sim.packing import Note
+from borgish.sim.pack_files import (
+    MACHINE_COLUMNS,
+    PLACEMENT_COLUMNS,
+    TASK_COLUMNS,
+    TIME_COLUMNS,
+    PlacementWriter,
+    new_placements,
+    read_machines,
+    read_tasks,
+)
+from borgish.sim.packing import Arrival, Note, Tell
 from borgish.spec.mistakes import show_mistakes
+from borgish.text import safe
 
-_Item = TypeVar("_Item")
+_Found = TypeVar("_Found")
 
 EXPERIMENTS = ("arrive", "compact")
 SHOWN_PERCENT = 5
@@ -40,7 +57,8 @@ def add_words(pack: argparse.ArgumentParser) -> None:
         f"Machines have the columns {','.join(MACHINE_COLUMNS)}, and further ones are attributes. "
         f"Tasks have {','.join(TASK_COLUMNS)}, in order of arrival; several constraints have ; between. "
         "arrive: tasks come one at a time, and what finds no place goes. compact: how few machines, "
-        "drawn at random, hold all tasks."
+        "drawn at random, hold all tasks. Example: fauxmaster pack --machines M.csv --tasks T.csv "
+        "--departures --placements P.csv"
     )
     pack.add_argument("--machines", type=Path, required=True, metavar="M.csv")
     pack.add_argument("--tasks", type=Path, required=True, metavar="T.csv")
@@ -68,30 +86,76 @@ def add_words(pack: argparse.ArgumentParser) -> None:
         help="of compact: a task is picky that no more machines of the cell take, even when empty; "
         f"{PICKY_MACHINES_MAX} unless given",
     )
+    pack.add_argument(
+        "--departures",
+        action="store_true",
+        help=f"of arrive: tasks leave. They have the columns {' and '.join(TIME_COLUMNS)}, in seconds, as "
+        "Alibaba's cluster-trace-gpu-v2023 has them; who has no deletion_time stays",
+    )
+    pack.add_argument(
+        "--placements",
+        type=Path,
+        metavar="P.csv",
+        help=f"write where each task went to a new file: {','.join(PLACEMENT_COLUMNS)}, in the order of the "
+        "tasks, without a machine where it found no place; of compact, in the trial that gave the result",
+    )
     pack.add_argument("--json", action="store_true", help="one JSON object")
 
 
 def run_pack(arguments: argparse.Namespace) -> None:
     """Run an experiment and print what came of it. Raises Invalid, NotFound, Conflict."""
     policy, experiment = _known(arguments.policy, POLICIES), _known(arguments.experiment, EXPERIMENTS)
-    progress = _Progress()
-    machines = _read(read_machines, arguments.machines, progress)
-    tasks = _read(read_tasks, arguments.tasks, progress)
-    if machines is None or tasks is None:
-        sys.exit(Invalid.exit_code)
-    asked = {"experiment": experiment, "policy": policy, "seed": arguments.seed, "machines": len(machines)}
-    if experiment == "arrive":
-        arrived = arrive(machines, tasks, policy, arguments.seed, progress.note)
-        progress.end()
-        print(_json(asked, arrived) if arguments.json else show_arrived(arrived))
-    else:
-        share = arguments.pending_share / 100
-        work = Work.of(machines, tasks, share, arguments.picky_machines)
-        try:
-            compacted = packed_tightly(work, policy, arguments.seed, arguments.trials, progress.note)
-        finally:
+    if arguments.departures and experiment == "compact":
+        raise Invalid("compact packs all tasks at once: none leaves", "leave --departures out")
+    with _Progress() as progress, _placements(arguments.placements) as placements:
+        machines = _read(read_machines, arguments.machines, progress)
+        tasks = _read(partial(read_tasks, with_times=arguments.departures), arguments.tasks, progress)
+        if machines is None or tasks is None:
+            sys.exit(Invalid.exit_code)
+
+        def tell(number: int, machine: str, devices: tuple[str, ...]) -> None:
+            if placements is not None:
+                placements.write(tasks.arrivals[number], tasks.indexes[number], machine, devices)
+
+        asked: dict[str, object] = {"experiment": experiment, "policy": policy, "seed": arguments.seed}
+        asked["machines"] = len(machines)
+        if experiment == "arrive":
+            arrived = arrive(
+                machines, tasks.arrivals, policy, arguments.seed, progress.note, tasks.times, tell
+            )
             progress.end()
+            print(_json(asked, arrived) if arguments.json else show_arrived(arrived))
+            return
+        share = arguments.pending_share / 100
+        work = Work.of(machines, tasks.arrivals, share, arguments.picky_machines)
+        compacted = packed_tightly(work, policy, arguments.seed, arguments.trials, progress.note)
+        progress.end()
         print(_json(asked, compacted) if arguments.json else show_compacted(compacted))
+        if placements is not None:
+            tell_plan(result_plan(work, compacted, policy, arguments.seed), tasks.arrivals, tell)
+
+
+@contextmanager
+def _placements(path: Path | None) -> Iterator[PlacementWriter | None]:
+    """Have the file that was asked for, or none."""
+    if path is None:
+        yield None
+        return
+    with new_placements(path) as writer:
+        yield writer
+
+
+def tell_plan(plan: Plan, arrivals: Sequence[Arrival], tell: Tell) -> None:
+    """Tell where a plan puts tasks, in the order of their arrival."""
+    where: dict[tuple[str, int], tuple[str, tuple[str, ...]]] = {}
+    for placement in plan.placements:
+        devices = placement.devices or repeat(())
+        for index, machine, given in zip(placement.indexes, placement.machines, devices, strict=False):
+            where[placement.job, index] = machine, given
+    come: Counter[str] = Counter()  # of each job
+    for number, arrival in enumerate(arrivals):
+        tell(number, *where.get((arrival.key, come[arrival.key]), ("", ())))
+        come[arrival.key] += 1
 
 
 class _Progress:
@@ -100,11 +164,18 @@ class _Progress:
     def __init__(self) -> None:
         self._shown = False
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
     def note(self, words: str) -> None:
         """Show this instead of what was shown before."""
         if sys.stderr.isatty():
             self._shown = True
-            sys.stderr.write(f"\r\x1b[K{words}")
+            width = shutil.get_terminal_size().columns - 1  # a line that wraps could not be taken away
+            sys.stderr.write(f"\r\x1b[K{safe(words)[:width]}")
             sys.stderr.flush()
 
     def end(self) -> None:
@@ -139,7 +210,7 @@ def _trials(text: str) -> int:
     return int(text)
 
 
-def _read(read: Callable[[Path, Note], list[_Item]], path: Path, progress: _Progress) -> list[_Item] | None:
+def _read(read: Callable[[Path, Note], _Found], path: Path, progress: _Progress) -> _Found | None:
     """Return what is in a file, or tell its mistakes: those of both files are told."""
     try:
         return read(path, progress.note)
@@ -172,8 +243,9 @@ def show_arrived(arrived: Arrived) -> str:
             shares = (step.allocated, step.cpu_allocated, step.ram_allocated)
             lines.append(f"{step.requested_percent:>9}" + "".join(f"{100 * share:>9.2f}" for share in shares))
     pending = sum(arrived.pending.values())
+    left = f", of which {arrived.left} left before the last one came" if arrived.left else ""
     lines.append(
-        f"placed {arrived.placed} of {arrived.tasks} tasks, {pending} pending{':' if pending else ''}"
+        f"placed {arrived.placed} of {arrived.tasks} tasks{left}, {pending} pending{':' if pending else ''}"
     )
     lines += [f"{count:>9} {reason}" for reason, count in arrived.pending.items()]
     return "\n".join(lines)

@@ -1,9 +1,15 @@
-"""Reads the machines and tasks of ``fauxmaster pack`` from CSV files, and tells all mistakes, by line."""
+"""The files of ``fauxmaster pack``, all CSV: reads machines and tasks and tells all mistakes, by line; writes
+where the tasks went.
+"""
 
 import csv
+import io
+import os
 import re
 from array import array
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from math import inf
 from pathlib import Path
 from typing import Protocol, TextIO, TypeVar
 
@@ -11,9 +17,10 @@ import msgspec
 
 from borgish.bands import DEFAULT_BANDS
 from borgish.cell.model import Machine
-from borgish.errors import Invalid, Mistake, NotFound, TooLarge
+from borgish.durable import whole_file
+from borgish.errors import Conflict, Invalid, Mistake, NotFound, TooLarge
 from borgish.resources import DEVICE_MILLIS, DEVICES_MAX, Resources, show_bytes
-from borgish.sim.packing import DEVICE, Arrival, Note, machine_of, nothing
+from borgish.sim.packing import DEVICE, Arrival, Note, Times, machine_of, nothing
 from borgish.spec.constraints import EXAMPLES, parse_constraint
 from borgish.spec.job import Constraint
 from borgish.spec.mistakes import quote
@@ -30,9 +37,13 @@ TASK_COLUMNS = (
     "device_millis",
     "constraints",
 )
+TIME_COLUMNS = ("creation_time", "deletion_time")
+"""When a task comes and leaves, in seconds from any moment, called as Alibaba's GPU trace of 2023 does."""
+PLACEMENT_COLUMNS = ("job", "index", "user", "machine", "devices")
 AMOUNT_COLUMNS = ("cpu_millis", "ram_mib", "devices", "device_millis")
 AMOUNT_MAX = 10**9  # millis of cpu, MiB
 INDEX_MAX = 10**9
+TIME_MAX = 10**12  # seconds
 KNOWN_MAX = 65_536  # different texts that are read once
 NOTED_ROWS = 50_000
 MISTAKES_MAX = 100
@@ -123,10 +134,20 @@ class _SameJob(msgspec.Struct):
     lines: "array[int]"
 
 
+class TaskRows(msgspec.Struct, frozen=True):
+    """The tasks of a file in its order, and in parallel to them their indexes as they stand there."""
+
+    arrivals: list[Arrival]
+    indexes: "array[int]"
+    times: Times | None  # where they were asked for
+
+
 class _Tasks:
     """Reads tasks. Tasks of a job that are alike are one object, so that a million take little memory."""
 
     def __init__(self) -> None:
+        self.indexes = array("q")
+        self.comes, self.leaves = array("d"), array("d")
         self.jobs: dict[tuple[str, str], _SameJob] = {}
         self._users: dict[str, str] = {}
         self._priorities: dict[str, int] = {}
@@ -142,6 +163,7 @@ class _Tasks:
         text = values[columns["index"]]
         quick = text.isdecimal() and text.isascii() and len(text) < len(str(INDEX_MAX))
         index = int(text) if quick else row.whole("index", INDEX_MAX)
+        self.indexes.append(index)
         priority = self._known(self._priorities, values[columns["priority"]], row, _priority)
         constraints = self._known(self._constraints, values[columns["constraints"]], row, _constraints)
         amounts = tuple([values[columns[name]] for name in AMOUNT_COLUMNS])
@@ -163,6 +185,20 @@ class _Tasks:
         if latest.needs is not needs:
             job.latest = latest = Arrival(latest.user, latest.job, latest.priority, needs, latest.constraints)
         return latest
+
+    def read_with_times(self, row: Row) -> Arrival:
+        """Read a task, and when it comes and leaves."""
+        comes = row.whole("creation_time", TIME_MAX)
+        is_given = bool(row.values[row.columns["deletion_time"]])
+        leaves = row.whole("deletion_time", TIME_MAX) if is_given else inf
+        if self.comes and comes < self.comes[-1]:
+            where = f"{comes} is before that of the row above, {self.comes[-1]:.0f}"
+            row.report("creation_time", where, "sort the rows by it: tasks come in the order of the file")
+        if leaves < comes:
+            row.report("deletion_time", f"{leaves} is before {comes}, when the task comes", "leave it empty")
+        self.comes.append(comes)
+        self.leaves.append(leaves)
+        return self.read(row)
 
     def _known(self, known: dict[_Key, _Item], key: _Key, row: Row, read: Callable[[Row], _Item]) -> _Item:
         """Return what a text stands for, read once; mistakes are told of each line."""
@@ -187,10 +223,13 @@ class _Tasks:
         mistakes.sort(key=lambda mistake: mistake.line)
 
 
-def read_tasks(path: Path, note: Note = nothing) -> list[Arrival]:
+def read_tasks(path: Path, note: Note = nothing, *, with_times: bool = False) -> TaskRows:
     """Return the tasks in a file, in its order. Raises Invalid with all mistakes, and NotFound."""
     tasks = _Tasks()
-    return _read(path, TASK_COLUMNS, tasks.read, note, tasks.tell_repeated)
+    columns: tuple[str, ...] = (*TASK_COLUMNS, *TIME_COLUMNS) if with_times else TASK_COLUMNS
+    read = tasks.read_with_times if with_times else tasks.read
+    arrivals = _read(path, columns, read, note, tasks.tell_repeated)
+    return TaskRows(arrivals, tasks.indexes, Times(tasks.comes, tasks.leaves) if with_times else None)
 
 
 def _priority(row: Row) -> int:
@@ -313,3 +352,44 @@ def _is_header(
         wrong += [Mistake(f"{quote(name)} cannot be an attribute", 1, 1, hint) for name in odd]
     mistakes += wrong
     return not wrong
+
+
+class PlacementWriter:
+    """Writes a row a task: which one, its machine, "" where it has none, and its devices with ; between."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._rows = csv.writer(file, lineterminator="\n")
+        self._rows.writerow(PLACEMENT_COLUMNS)
+
+    def write(self, arrival: Arrival, index: int, machine: str, devices: Sequence[str]) -> None:
+        """Write where a task went."""
+        self._rows.writerow((arrival.job, index, arrival.user, machine, ";".join(devices)))
+
+
+@contextmanager
+def new_placements(path: Path) -> Iterator[PlacementWriter]:
+    """Have a file to write placements to, which is there once all are written, or not at all.
+
+    Raises Conflict where something is there, or it cannot be written, and NotFound where there is no folder.
+    """
+    if not path.parent.is_dir():
+        raise NotFound(f"{path.parent}: there is no such folder", "Create it first, or name another file")
+    if os.path.lexists(path):
+        raise _taken(path)
+    try:
+        with whole_file(path) as file:
+            text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+            yield PlacementWriter(text)
+            text.flush()
+            text.detach()
+    except FileExistsError:
+        raise _taken(path) from None
+    except BrokenPipeError:  # of who reads the output
+        raise
+    except OSError as error:
+        hint = "Name a file in a folder that you may write to, with room"
+        raise Conflict(f"{path} cannot be written: {error.strerror}", hint) from None
+
+
+def _taken(path: Path) -> Conflict:
+    return Conflict(f"{path} already exists", "Name another file, or remove that one")

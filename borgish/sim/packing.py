@@ -1,5 +1,5 @@
 """The real scheduler on machines and tasks of anybody's, with nothing else around it: no borglets, no
-time, no end of tasks. ``arrive`` and ``compact`` ask it two questions.
+clock. ``arrive`` and ``compact`` ask it two questions.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -30,6 +30,14 @@ def nothing(_words: str) -> None:
     """Do nothing, where nobody wants to know how far it has come."""
 
 
+Tell = Callable[[int, str, tuple[str, ...]], None]
+"""Takes where a task went, by its number among all: its machine, "" where it has none, and its devices."""
+
+
+def nobody(_number: int, _machine: str, _devices: tuple[str, ...]) -> None:
+    """Do nothing, where nobody wants to know where tasks went."""
+
+
 class Arrival(msgspec.Struct, frozen=True):
     """One task that comes, of a user's job."""
 
@@ -42,6 +50,13 @@ class Arrival(msgspec.Struct, frozen=True):
     @property
     def key(self) -> str:
         return job_key(self.user, self.job)
+
+
+class Times(msgspec.Struct, frozen=True):
+    """When tasks come, in ascending order, and when they leave: in seconds, in parallel to them."""
+
+    comes: Sequence[float]
+    leaves: Sequence[float]  # inf: never
 
 
 def machine_of(name: str, capacity: Resources, attributes: dict[str, str]) -> Machine:
@@ -88,7 +103,8 @@ def _spec(tasks: Sequence[Arrival]) -> JobSpec:
 
 
 class PackedCell:
-    """A cell to which tasks come one at a time. They stay where they are put; what finds no place goes."""
+    """A cell to which tasks come one at a time. They stay where they are put until they are removed; what
+    finds no place goes."""
 
     def __init__(
         self, machines: Iterable[Machine], specs: dict[str, JobSpec], policy: str, seed: int
@@ -121,6 +137,16 @@ class PackedCell:
             task.state = State.DEAD
             job.dead += 1
         return plan
+
+    def remove(self, key: str, index: int) -> None:
+        """Let a task of a job leave its machine."""
+        job = self._cell.jobs[key]
+        task = job.tasks[index]
+        note_move(self._cell, job, task, -1)
+        self._scheduler.refresh(self._cell, self._observed, (task.machine,))
+        job.tasks[index] = Task(index, State.DEAD)
+        job.running -= 1
+        job.dead += 1
 
 
 def waiting_jobs(specs: Iterable[JobSpec]) -> dict[str, Job]:

@@ -14,7 +14,7 @@ from borgish.sim import fauxmaster
 from borgish.sim.arrive import arrive
 from borgish.sim.compact import Work, compact, packed_tightly, percentile, with_soft_constraints
 from borgish.sim.pack_command import show_compacted
-from borgish.sim.packing import Arrival, PackedCell, machine_of, specs_of
+from borgish.sim.packing import Arrival, PackedCell, Times, machine_of, specs_of
 from borgish.spec.job import Constraint, Preference
 
 GIB = 1024**3
@@ -78,6 +78,36 @@ def test_every_policy_packs_and_no_device_is_given_twice(policy: str) -> None:
                 used[key] = used.get(key, 0) + min(1000, task.needs.devices["gpu"])
     assert used
     assert max(used.values()) <= 1000
+
+
+def test_tasks_that_leave_make_room() -> None:
+    """One machine holds four of the eight that come, one a second; each stays for four seconds."""
+    times = Times(range(8), [second + 4 for second in range(8)])
+    arrived = arrive(machines_of(1), [plain(f"j{n}") for n in range(8)], "hybrid", 0, times=times)
+    assert (arrived.placed, arrived.left, arrived.pending) == (8, 4, {})
+    assert [step.requested_percent for step in arrived.steps] == [25, 50, 75, 100]
+    assert arrived.steps[-1].allocated == 1.0
+
+
+def test_what_found_no_place_asks_until_it_leaves() -> None:
+    """The second finds no place and leaves before the third comes; the first stays."""
+    times = Times((0, 1, 2), (float("inf"), 2, float("inf")))
+    tasks = [plain("a", 3000), plain("b", 2000), plain("c", 1000)]
+    arrived = arrive(machines_of(1), tasks, "hybrid", 0, times=times)
+    assert (arrived.placed, arrived.left, arrived.pending) == (2, 0, {"cpu": 1})
+    assert [step.requested_percent for step in arrived.steps] == [75, 100, 125]
+
+
+def test_a_device_that_was_left_is_given_again() -> None:
+    told: list[tuple[int, str, tuple[str, ...]]] = []
+    tasks = [plain(f"j{n}", devices=1000) for n in range(4)]
+    times = Times((0, 1, 2, 3), (2, 9, 3, 9))
+    arrive(
+        machines_of(1, devices=2000), tasks, "hybrid", 0, times=times, tell=lambda *task: told.append(task)
+    )
+    assert [(number, machine) for number, machine, _ in told] == [(n, "m0") for n in range(4)]
+    (first,), (second,), (third,), (fourth,) = (devices for _, _, devices in told)
+    assert first == third == fourth != second
 
 
 def test_compaction_finds_the_smallest_cell() -> None:
@@ -210,9 +240,79 @@ def test_arrivals_are_shown_with_why_some_are_pending(
     assert lines[-2:] == ["placed 22 of 24 tasks, 2 pending:", "        2 device gpu"]
 
 
+TIMES = [f"{second},{second + 9}" for second in range(24)]
+
+
+def with_times(files: list[str]) -> None:
+    """Give the tasks columns of when they come and leave."""
+    header, *rows = TASKS.splitlines()
+    timed = [f"{row},{times}" for row, times in zip(rows, TIMES, strict=True)]
+    Path(files[3]).write_text("\n".join([f"{header},creation_time,deletion_time", *timed]) + "\n")
+
+
+def test_tasks_leave_where_that_is_asked_for(
+    files: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with_times(files)
+    run(monkeypatch, *files, "--policy", "fgd", "--departures")
+    told = capsys.readouterr().out.splitlines()
+    assert told[-1] == "placed 24 of 24 tasks, of which 15 left before the last one came, 0 pending"
+    run(monkeypatch, *files, "--policy", "fgd")
+    assert "placed 22 of 24 tasks, 2 pending:" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("experiment", ["arrive", "compact"])
+def test_placements_are_a_row_for_each_task(
+    files: list[str], experiment: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = Path(files[1]).with_name("P.csv")
+    asked = [*files, "--experiment", experiment, "--trials", "3", "--placements", str(file)]
+    run(monkeypatch, *asked, "--json")
+    found = json.loads(capsys.readouterr().out)
+    rows = [line.split(",") for line in file.read_text().splitlines()]
+    tasks = [line.split(",") for line in TASKS.splitlines()]
+    assert [row[:3] for row in rows] == [task[:3] for task in tasks]
+    placed = [row for row in rows[1:] if row[3]]
+    machines = {row[3] for row in placed}
+    if experiment == "arrive":
+        assert len(placed) == found["placed"] == 22
+        assert machines == {f"m{number}" for number in range(6)}
+    else:
+        assert len(placed) == found["tasks"] == 24
+        assert len(machines) <= found["result"]
+    assert all(row[4].startswith("gpu") for row in placed)
+    assert [row[4] for row in rows[1:] if not row[3]] == [""] * (24 - len(placed))
+    first = file.read_bytes()
+    file.unlink()
+    run(monkeypatch, *asked)
+    assert file.read_bytes() == first
+
+
+def test_placements_that_are_there_stay(
+    files: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        run(monkeypatch, *files, "--placements", files[1])
+    assert ended.value.code == 1
+    assert f"error: {files[1]} already exists\nhint: " in capsys.readouterr().err
+    assert Path(files[1]).read_text() == MACHINES
+
+
+def test_how_far_it_has_come_is_shown_on_a_terminal_and_taken_away(
+    files: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(monkeypatch, *files)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "12")
+    run(monkeypatch, *files)
+    assert capsys.readouterr().err == "\r\x1b[K0 of 24 tas\r\x1b[K"
+
+
 @pytest.mark.parametrize(
     ("options", "told"),
     [
+        (["--experiment", "compact", "--departures"], "error: compact packs all tasks at once"),
         (["--policy", "tetris"], "error: tetris is unknown\nhint: there are hybrid, best_fit"),
         (["--experiment", "shrink"], "error: shrink is unknown\nhint: there are arrive, compact"),
         (["--seed", "-1"], "-1 is not a whole number from 0"),

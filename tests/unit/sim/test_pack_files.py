@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from borgish.errors import Invalid, NotFound, TooLarge
+from borgish.errors import Conflict, Invalid, NotFound, Refused, TooLarge
 from borgish.resources import Resources
-from borgish.sim.pack_files import MIB, read_machines, read_tasks
+from borgish.sim.pack_files import MIB, new_placements, read_machines, read_tasks
 from borgish.spec.job import Constraint
 
 MACHINES = "name,cpu_millis,ram_mib,devices,device_model"
@@ -38,7 +38,7 @@ def test_tasks_have_needs_and_constraints(tmp_path: Path) -> None:
             "train,1,bob,0,1000,1024,2,,",
             "cron,7,bob,0,0,0,,,",
         )
-    )
+    ).arrivals
     assert [task.key for task in tasks] == ["ann/web", "bob/train", "bob/train", "bob/cron"]
     assert [task.needs.devices for task in tasks] == [{"gpu": 470}, {"gpu": 8000}, {"gpu": 2000}, {}]
     assert tasks[0].constraints == (
@@ -124,7 +124,7 @@ def test_mistakes_say_the_way_out(tmp_path: Path, row: str) -> None:
 
 def test_tasks_that_are_alike_are_one_object(tmp_path: Path) -> None:
     rows = [f"j{n % 2},{n // 2},ann,0,500,256,,," for n in range(1000)]
-    tasks = read_tasks(written(tmp_path, TASKS, *rows))
+    tasks = read_tasks(written(tmp_path, TASKS, *rows)).arrivals
     assert len(tasks) == 1000
     assert len({id(task) for task in tasks}) == 2
     assert len({id(task.needs) for task in tasks}) == 1
@@ -136,3 +136,84 @@ def test_how_far_reading_has_come_is_told(tmp_path: Path, monkeypatch: pytest.Mo
     file = written(tmp_path, TASKS, *(f"j{n},0,ann,0,500,256,,," for n in range(5)))
     read_tasks(file, told.append)
     assert told == [f"{file}: 2 rows", f"{file}: 4 rows"]
+
+
+TIMED = f"{TASKS},creation_time,deletion_time"
+
+
+def test_times_are_read_where_they_are_asked_for(tmp_path: Path) -> None:
+    file = written(tmp_path, TIMED, "a,3,ann,0,1,1,0,0,,10,70", "a,1,ann,0,1,1,0,0,,10,")
+    tasks = read_tasks(file, with_times=True)
+    assert tasks.times is not None
+    assert (list(tasks.times.comes), list(tasks.times.leaves)) == ([10, 10], [70, float("inf")])
+    assert list(tasks.indexes) == [3, 1]
+    assert read_tasks(file).times is None
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("b,0,ann,0,1,1,0,0,,9,", "creation_time: 9 is before that of the row above, 10"),
+        ("b,0,ann,0,1,1,0,0,,11,10", "deletion_time: 10 is before 11, when the task comes"),
+        ("b,0,ann,0,1,1,0,0,,,12", "creation_time: is empty"),
+        ("b,0,ann,0,1,1,0,0,,11,soon", "deletion_time: 'soon' is not a whole number"),
+    ],
+)
+def test_mistakes_in_times(tmp_path: Path, row: str, message: str) -> None:
+    file = written(tmp_path, TIMED, "a,0,ann,0,1,1,0,0,,10,70", row)
+    with pytest.raises(Invalid) as raised:
+        read_tasks(file, with_times=True)
+    assert (raised.value.mistakes[0].message, raised.value.mistakes[0].line) == (message, 3)
+    assert raised.value.mistakes[0].hint
+
+
+def test_tasks_without_times_cannot_leave(tmp_path: Path) -> None:
+    with pytest.raises(Invalid) as raised:
+        read_tasks(written(tmp_path, TASKS, "a,0,ann,0,1,1,0,0,"), with_times=True)
+    assert [each.message for each in raised.value.mistakes] == [
+        "has no column creation_time",
+        "has no column deletion_time",
+    ]
+
+
+def test_placements_are_there_once_all_are_written(tmp_path: Path) -> None:
+    (task,) = read_tasks(written(tmp_path, TASKS, "j,4,ann,0,1,1,2,,")).arrivals
+    file = tmp_path / "P.csv"
+    with new_placements(file) as writer:
+        writer.write(task, 4, "m1", ("gpu0", "gpu1"))
+        writer.write(task, 5, "", ())
+        assert not file.exists()
+    assert file.read_text() == "job,index,user,machine,devices\nj,4,ann,m1,gpu0;gpu1\nj,5,ann,,\n"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["P.csv", "file.csv"]
+
+
+def test_a_run_that_breaks_off_leaves_no_placements(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt), new_placements(tmp_path / "P.csv"):
+        raise KeyboardInterrupt
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_placements_are_written_over_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "P.csv"
+    file.write_text("mine")
+    with pytest.raises(Conflict, match="already exists"), new_placements(file):
+        pytest.fail("it is said before the work begins")
+    file.unlink()
+    with pytest.raises(Conflict, match="already exists"), new_placements(file):
+        file.write_text("of somebody who was faster")
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["of somebody who was faster"]
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "told"),
+    [
+        ("none/P.csv", NotFound, "none: there is no such folder"),
+        ("P" * 300, Conflict, "cannot be written: File name too long"),
+    ],
+)
+def test_where_placements_cannot_be_written_is_said_before_the_work(
+    tmp_path: Path, name: str, error: type[Refused], told: str
+) -> None:
+    with pytest.raises(error, match=told) as raised, new_placements(tmp_path / name):
+        pytest.fail("it is said before the work begins")
+    assert raised.value.hint
