@@ -115,6 +115,7 @@ class Pass:
         avoid(cell, classes, fleet, self._special, now.wall)
         policy.learn(fleet, Demand(cell, fleet, classes, list(self._counts())))
         usable = fleet.usable()
+        self._there: list[float] = fleet.capacity.sum(axis=1, where=usable).tolist()
         self._cpu_free = float(fleet.free[CPU].sum(where=usable))
         self._ram_free = float(fleet.free[RAM].sum(where=usable))
 
@@ -284,8 +285,9 @@ class Pass:
     # Placing
 
     def _place_window(self, window: Window) -> None:
-        for kind, runs in window.runs.items():
-            jobs = list(runs.values())
+        # The largest first, what is small fills what they leave; equals keep the order of their turns.
+        for kind in sorted(window.runs, key=self._dominant_share, reverse=True):
+            jobs = list(window.runs[kind].values())
             if kind in self._full:
                 placed = [Taken() for _ in jobs]
             else:
@@ -301,6 +303,11 @@ class Pass:
                     rest = self._preemptions.make_room(kind, job, rest)
                 if rest:
                     self._refusals.fail(job.key, kind, rest)
+
+    def _dominant_share(self, kind: TaskClass) -> float:
+        """Return which part of the cell a task needs of what it needs the largest part of."""
+        there = self._there
+        return max([amount / there[number] for number, amount in kind.needs if there[number]], default=0.0)
 
     def _place_class(self, kind: TaskClass, runs: list[tuple[Job, int]]) -> list[Taken]:
         """Place tasks of one class; return what was placed of each run."""

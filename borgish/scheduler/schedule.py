@@ -2,8 +2,9 @@
 
 The queue has the order of turns. Tasks are placed in *windows*: a stretch of the queue whose tasks
 need at most half of what is free, so that their order hardly decides who gets a place, and tasks of
-one class in it can be placed together. As the cell fills, windows shrink to single tasks. (Where a
-constraint makes a few machines scarce in a cell with much room, fairness is by window, not by task.)
+one class in it can be placed together, those that need the largest share of the cell first. As the cell
+fills, windows shrink to single tasks. (Where a constraint makes a few machines scarce in a cell with much
+room, fairness is by window, not by task.)
 
 This only plans. The arrays already hold what was planned: whoever carries all of it out says so, and reports
 which other machines changed, whose rows are read again.

@@ -53,6 +53,14 @@ def test_single_tasks_fill_one_machine_before_the_next() -> None:
     assert len(set(where(Scheduler().schedule(cell, observed_of(cell), NOW)).values())) == 1
 
 
+def test_the_largest_is_placed_first_where_there_is_room_for_all() -> None:
+    """What counts is the largest share of the cell: of ram a twentieth is more than of cpu a fortieth."""
+    specs = [spec("ann/a", 1, 100), spec("ann/b", 1, 1000, GIB), spec("ann/c", 1, 500, 4 * GIB)]
+    cell = cell_of([machine(f"m{n}", 4000, 8 * GIB) for n in range(10)], specs)
+    plan = Scheduler().schedule(cell, observed_of(cell), NOW)
+    assert [placement.job for placement in plan.placements] == ["ann/c", "ann/b", "ann/a"]
+
+
 def test_a_task_goes_where_it_strands_least() -> None:
     # The cell's tasks ask for 1 GiB a core. On "cores" ram is what is short, on "memory" it is cpu.
     machines = [machine("cores", 6000, 4 * GIB), machine("memory", 4000, 6 * GIB)]
