@@ -51,6 +51,7 @@ class BorgishError(Exception):
     """Base of all errors that borgish raises on purpose."""
 
     status: ClassVar[int] = 500
+    title: ClassVar[str] = ""  # of its problem details, where the status alone does not tell which it is
     exit_code: ClassVar[int] = 1
 
     def __init__(self, message: str, hint: str = "") -> None:
@@ -141,7 +142,7 @@ class Overloaded(TooManyRequests):
     """More than all callers may ask for in so short a time. Nothing was done."""
 
     status = 503
-    title: ClassVar[str] = "Overloaded"  # which tells it from other answers of this status
+    title = "Overloaded"  # or it would be taken for nobody who leads
 
 
 class Poison(Refused):

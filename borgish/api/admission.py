@@ -12,7 +12,7 @@ However many requests come, and from whoever:
   wait as well: others hold them up by one request each, and they nobody else for good.
 - Of each so many wait at the most, and further ones are answered 429; of each lane, and then 503. Both with
   ``Retry-After``, and nothing was done.
-- A request holds its place until it is begun, and for ``IN_HAND_SECONDS`` after that at the most: watches,
+- A request holds its place until it is begun, and for ``IN_FLIGHT_SECONDS`` after that at the most: watches,
   commands that run and long bodies have none. Nor has one whose caller went away; it is not begun then.
 
 Where nothing waits a request is begun at once.
@@ -25,6 +25,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from borgish.api.auth import Tokens, bearer
 from borgish.api.middleware import App, Receive, Scope, Send, is_long, refuse
+from borgish.api.status import HEALTH
 from borgish.cell.access import Principal, Role
 from borgish.clock import Clock
 from borgish.errors import BorgishError, Overloaded, TooManyRequests
@@ -37,9 +38,9 @@ AT_START = 16
 AT_ONCE_MAX = 32
 GROWTH_MAX = 2.0
 
-IN_HAND_MAX = 64
+IN_FLIGHT_MAX = 64
 """Begun and not answered: together they are some tens of milliseconds, and one commit is for so many."""
-IN_HAND_SECONDS = 0.05
+IN_FLIGHT_SECONDS = 0.05
 """What is not answered after so long waits for something else than a commit, unless the disk is slow."""
 
 OF_ASKER_MAX = 2_000
@@ -51,11 +52,10 @@ OF_STRANGER_MAX = 1_000
 OF_LANE_MAX = 4_000
 RETRY_SECONDS = 1.0
 
-TOLD_SECONDS = 60.0
+SHOWN_SECONDS = 60.0
 """So long after the last one the status says of whom requests were turned away."""
-_TOLD_MAX = 100
+_SHOWN_MAX = 100
 
-HEALTH = "/v1/health"
 _FIRST = (Role.ADMIN, Role.OPERATOR, Role.JOIN)
 
 T = TypeVar("T")
@@ -152,7 +152,7 @@ def asker_of(scope: Scope, principal: Principal | None) -> Asker:
     return Asker(name, Lane.FIRST if is_first else Lane.USERS, LONG_OF_ASKER_MAX if long else OF_ASKER_MAX)
 
 
-class _Hand:
+class _InFlight:
     """Requests that were begun in one stretch of time, and how many are not answered."""
 
     count = 0
@@ -167,8 +167,8 @@ class Admission:
         self._share = self._left = AT_START
         self._has_round = False  # another one is to come
         self._begun, self._began = 0, 0.0
-        self._hand = _Hand()
-        self._letting_go: asyncio.TimerHandle | None = None  # of what is in hand
+        self._in_flight = _InFlight()
+        self._letting_go: asyncio.TimerHandle | None = None  # of what is in flight
         self._turned_away: OrderedDict[str, tuple[int, float]] = OrderedDict()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -181,12 +181,12 @@ class Admission:
                 self._note(full.message)
                 await refuse(full, send)
                 return
-        hand = self._hand
-        hand.count += 1
+        in_flight = self._in_flight
+        in_flight.count += 1
         try:
             await self._app(scope, receive, send)
         finally:
-            hand.count -= 1
+            in_flight.count -= 1
             if self._waiting:
                 self._come_round()
 
@@ -196,11 +196,11 @@ class Admission:
         return tuple(
             f"{words}: {count:,} more were turned away, the last {now - at:.0f} s ago"
             for words, (count, at) in self._turned_away.items()
-            if now - at <= TOLD_SECONDS
+            if now - at <= SHOWN_SECONDS
         )
 
     def _begins_at_once(self) -> bool:
-        if not self._left or self._waiting or self._hand.count >= IN_HAND_MAX:
+        if not self._left or self._waiting or self._in_flight.count >= IN_FLIGHT_MAX:
             return False
         self._left -= 1
         self._come_round()
@@ -248,9 +248,9 @@ class Admission:
         self._begun, self._left, self._has_round = 0, self._share, False
         if not self._waiting:
             return
-        if (room := IN_HAND_MAX - self._hand.count) <= 0:
+        if (room := IN_FLIGHT_MAX - self._in_flight.count) <= 0:
             if self._letting_go is None:
-                self._letting_go = asyncio.get_running_loop().call_later(IN_HAND_SECONDS, self._let_go)
+                self._letting_go = asyncio.get_running_loop().call_later(IN_FLIGHT_SECONDS, self._let_go)
             return
         loop = asyncio.get_running_loop()
         # The loop calls in order: between this call and the next round are these requests and nothing else.
@@ -263,8 +263,8 @@ class Admission:
         self._come_round()
 
     def _let_go(self) -> None:
-        """Count what is in hand no more: it takes long."""
-        self._letting_go, self._hand = None, _Hand()
+        """Count what is in flight no more: it takes long."""
+        self._letting_go, self._in_flight = None, _InFlight()
         self._come_round()
 
     def _begin(self) -> None:
@@ -273,6 +273,6 @@ class Admission:
     def _note(self, words: str) -> None:
         count, at = self._turned_away.pop(words, (0, 0.0))
         now = self._clock.now().mono
-        self._turned_away[words] = (count + 1 if now - at <= TOLD_SECONDS else 1, now)
-        if len(self._turned_away) > _TOLD_MAX:
+        self._turned_away[words] = (count + 1 if now - at <= SHOWN_SECONDS else 1, now)
+        if len(self._turned_away) > _SHOWN_MAX:
             self._turned_away.popitem(last=False)

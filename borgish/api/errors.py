@@ -14,7 +14,7 @@ from litestar import Request, Response
 from litestar.exceptions import HTTPException
 
 from borgish.api.parameters import public_name
-from borgish.errors import BorgishError, Invalid, Mistake, Overloaded, TooManyRequests, Unauthenticated
+from borgish.errors import BorgishError, Invalid, Mistake, TooManyRequests, Unauthenticated
 from borgish.ids import new_instance
 from borgish.vocabulary import JSON_BYTES_MAX
 from borgish.wire.api import Problem
@@ -38,7 +38,7 @@ def problem_of(error: BorgishError) -> Problem:
     """Return the problem details of an error that borgish raised on purpose."""
     mistakes = error.mistakes if isinstance(error, Invalid) else ()
     return Problem(
-        title=error.title if isinstance(error, Overloaded) else HTTPStatus(error.status).phrase,
+        title=error.title or HTTPStatus(error.status).phrase,
         status=error.status,
         detail=error.message,
         hint=error.hint,

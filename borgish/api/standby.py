@@ -21,6 +21,7 @@ from borgish.api.errors import PROBLEM, encode, problem_of
 from borgish.api.middleware import Receive, Scope, Send
 from borgish.api.moments import AT_LEAST, Moment
 from borgish.api.services import Reading, Services
+from borgish.api.status import HEALTH
 from borgish.api.views.history import HistoryFilter
 from borgish.errors import BorgishError, Forbidden, NotLeading, Unreachable
 from borgish.vocabulary import BODY_BYTES_MAX
@@ -29,7 +30,6 @@ from borgish.wire.api_past import HistoryList
 
 T = TypeVar("T")
 
-HEALTH = "/v1/health"
 AGAIN_SECONDS = 1
 
 

@@ -9,6 +9,8 @@ from borgish.api.request import ApiRequest
 from borgish.api.views.status import EVENTS_SHOWN
 from borgish.wire.api import AsOf, HealthView, StatusView, SummaryView, WhoamiView
 
+HEALTH = "/v1/health"
+
 
 @get("/v1/status", opt={POLICY: Policy.READ, AT: True})
 async def show_status(request: ApiRequest) -> StatusView:
@@ -23,7 +25,7 @@ async def show_moment(request: ApiRequest) -> AsOf:
     return as_of or await request.services.moments.find(Moment(NOW))
 
 
-@get("/v1/health", opt={POLICY: Policy.READ})
+@get(HEALTH, opt={POLICY: Policy.READ})
 async def show_health(request: ApiRequest) -> HealthView:
     """Show how this borgmaster is: a standby answers this too, and sends on with 307 for all else."""
     services = request.services

@@ -115,7 +115,7 @@ class Pass:
         avoid(cell, classes, fleet, self._special, now.wall)
         policy.learn(fleet, Demand(cell, fleet, classes, list(self._counts())))
         usable = fleet.usable()
-        self._there: list[float] = fleet.capacity.sum(axis=1, where=usable).tolist()
+        self._totals: list[float] = fleet.capacity.sum(axis=1, where=usable).tolist()  # by resource
         self._cpu_free = float(fleet.free[CPU].sum(where=usable))
         self._ram_free = float(fleet.free[RAM].sum(where=usable))
 
@@ -306,8 +306,8 @@ class Pass:
 
     def _dominant_share(self, kind: TaskClass) -> float:
         """Return which part of the cell a task needs of what it needs the largest part of."""
-        there = self._there
-        return max([amount / there[number] for number, amount in kind.needs if there[number]], default=0.0)
+        totals = self._totals
+        return max([amount / totals[number] for number, amount in kind.needs if totals[number]], default=0.0)
 
     def _place_class(self, kind: TaskClass, runs: list[tuple[Job, int]]) -> list[Taken]:
         """Place tasks of one class; return what was placed of each run."""

@@ -14,7 +14,17 @@ import msgspec
 from borgish.cell.model import Machine
 from borgish.resources import Resources
 from borgish.scheduler.plan import Refusal
-from borgish.sim.packing import DEVICE, Arrival, Note, PackedCell, Tell, Times, nobody, nothing, specs_of
+from borgish.sim.packing import (
+    DEVICE,
+    Arrival,
+    Note,
+    OnPlacement,
+    PackedCell,
+    Times,
+    ignore_placement,
+    nothing,
+    specs_of,
+)
 
 NOTED_TASKS = 500
 
@@ -75,7 +85,7 @@ def arrive(
     seed: int,
     note: Note = nothing,
     times: Times | None = None,
-    tell: Tell = nobody,
+    on_placement: OnPlacement = ignore_placement,
 ) -> Arrived:
     """Let the tasks come in their order, and leave when ``times`` say so; the seed decides ties."""
     measured = _measured(machines, arrivals)
@@ -99,10 +109,11 @@ def arrive(
         placement = next(iter(plan.placements), None)
         if placement is None:
             index = -1
-            tell(number, "", ())
+            on_placement(number, "", ())
         else:
             index = placement.indexes[0]
-            tell(number, placement.machines[0], placement.devices[0] if placement.devices else ())
+            devices = placement.devices[0] if placement.devices else ()
+            on_placement(number, placement.machines[0], devices)
             placed += 1
         if times is not None:
             heappush(leaving, (times.leaves[number], number, index))

@@ -39,7 +39,7 @@ from borgish.sim.pack_files import (
     read_machines,
     read_tasks,
 )
-from borgish.sim.packing import Arrival, Note, Tell
+from borgish.sim.packing import Arrival, Note, OnPlacement
 from borgish.spec.mistakes import show_mistakes
 from borgish.text import safe
 
@@ -90,7 +90,7 @@ def add_words(pack: argparse.ArgumentParser) -> None:
         "--departures",
         action="store_true",
         help=f"of arrive: tasks leave. They have the columns {' and '.join(TIME_COLUMNS)}, in seconds, as "
-        "Alibaba's cluster-trace-gpu-v2023 has them; who has no deletion_time stays",
+        "Alibaba's cluster-trace-gpu-v2023 has them; one without a deletion_time stays",
     )
     pack.add_argument(
         "--placements",
@@ -113,7 +113,7 @@ def run_pack(arguments: argparse.Namespace) -> None:
         if machines is None or tasks is None:
             sys.exit(Invalid.exit_code)
 
-        def tell(number: int, machine: str, devices: tuple[str, ...]) -> None:
+        def write(number: int, machine: str, devices: tuple[str, ...]) -> None:
             if placements is not None:
                 placements.write(tasks.arrivals[number], tasks.indexes[number], machine, devices)
 
@@ -121,7 +121,7 @@ def run_pack(arguments: argparse.Namespace) -> None:
         asked["machines"] = len(machines)
         if experiment == "arrive":
             arrived = arrive(
-                machines, tasks.arrivals, policy, arguments.seed, progress.note, tasks.times, tell
+                machines, tasks.arrivals, policy, arguments.seed, progress.note, tasks.times, write
             )
             progress.end()
             print(_json(asked, arrived) if arguments.json else show_arrived(arrived))
@@ -132,7 +132,7 @@ def run_pack(arguments: argparse.Namespace) -> None:
         progress.end()
         print(_json(asked, compacted) if arguments.json else show_compacted(compacted))
         if placements is not None:
-            tell_plan(result_plan(work, compacted, policy, arguments.seed), tasks.arrivals, tell)
+            report_plan(result_plan(work, compacted, policy, arguments.seed), tasks.arrivals, write)
 
 
 @contextmanager
@@ -145,8 +145,8 @@ def _placements(path: Path | None) -> Iterator[PlacementWriter | None]:
         yield writer
 
 
-def tell_plan(plan: Plan, arrivals: Sequence[Arrival], tell: Tell) -> None:
-    """Tell where a plan puts tasks, in the order of their arrival."""
+def report_plan(plan: Plan, arrivals: Sequence[Arrival], on_placement: OnPlacement) -> None:
+    """Report where a plan puts tasks, in the order of their arrival."""
     where: dict[tuple[str, int], tuple[str, tuple[str, ...]]] = {}
     for placement in plan.placements:
         devices = placement.devices or repeat(())
@@ -154,7 +154,7 @@ def tell_plan(plan: Plan, arrivals: Sequence[Arrival], tell: Tell) -> None:
             where[placement.job, index] = machine, given
     come: Counter[str] = Counter()  # of each job
     for number, arrival in enumerate(arrivals):
-        tell(number, *where.get((arrival.key, come[arrival.key]), ("", ())))
+        on_placement(number, *where.get((arrival.key, come[arrival.key]), ("", ())))
         come[arrival.key] += 1
 
 

@@ -30,11 +30,11 @@ def nothing(_words: str) -> None:
     """Do nothing, where nobody wants to know how far it has come."""
 
 
-Tell = Callable[[int, str, tuple[str, ...]], None]
+OnPlacement = Callable[[int, str, tuple[str, ...]], None]
 """Takes where a task went, by its number among all: its machine, "" where it has none, and its devices."""
 
 
-def nobody(_number: int, _machine: str, _devices: tuple[str, ...]) -> None:
+def ignore_placement(_number: int, _machine: str, _devices: tuple[str, ...]) -> None:
     """Do nothing, where nobody wants to know where tasks went."""
 
 

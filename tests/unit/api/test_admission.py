@@ -12,9 +12,9 @@ from borgish.api import admission
 from borgish.api.admission import (
     AT_ONCE_MAX,
     AT_START,
-    IN_HAND_MAX,
+    IN_FLIGHT_MAX,
     SHARE_SECONDS,
-    TOLD_SECONDS,
+    SHOWN_SECONDS,
     Admission,
     Asker,
     Lane,
@@ -258,8 +258,10 @@ async def test_in_one_round_of_the_loop_no_more_than_a_share_is_begun() -> None:
     await asyncio.gather(*crowd)
 
 
-async def test_what_goes_on_together_is_not_more_than_can_be_in_hand(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(admission, "IN_HAND_SECONDS", 3600.0)
+async def test_what_goes_on_together_is_not_more_than_can_be_in_flight(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(admission, "IN_FLIGHT_SECONDS", 3600.0)
     begun, committed = Begun(), asyncio.Event()
 
     async def waits(asked: Scope, _receive: object, _send: object) -> None:
@@ -270,17 +272,17 @@ async def test_what_goes_on_together_is_not_more_than_can_be_in_hand(monkeypatch
     crowd = [asyncio.create_task(app(of("ann"), _nothing, _nothing)) for _ in range(500)]
     for _ in range(500):
         await asyncio.sleep(0)
-    assert len(begun) == IN_HAND_MAX
+    assert len(begun) == IN_FLIGHT_MAX
     other = asyncio.create_task(app(of("bob"), _nothing, _nothing))
     await asyncio.sleep(0)
     committed.set()
     await asyncio.gather(*crowd, other)
-    assert begun.index("bob") <= IN_HAND_MAX + 1
+    assert begun.index("bob") <= IN_FLIGHT_MAX + 1
     assert Counter(begun) == {"ann": 500, "bob": 1}
 
 
 async def test_what_was_begun_holds_no_place_however_long_it_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(admission, "IN_HAND_SECONDS", 0.0)
+    monkeypatch.setattr(admission, "IN_FLIGHT_SECONDS", 0.0)
     begun = 0
 
     async def never(_asked: Scope, _receive: object, _send: object) -> None:
@@ -339,7 +341,7 @@ async def test_what_is_too_much_is_answered_and_told_for_a_minute(monkeypatch: p
     assert all((b"retry-after", b"1") in head["headers"] for head in heads)
     clock.mono += 7
     assert app.busy() == ("4 requests of ann wait already: 3 more were turned away, the last 7 s ago",)
-    clock.mono += TOLD_SECONDS
+    clock.mono += SHOWN_SECONDS
     assert app.busy() == ()
 
 

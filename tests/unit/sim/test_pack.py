@@ -103,7 +103,12 @@ def test_a_device_that_was_left_is_given_again() -> None:
     tasks = [plain(f"j{n}", devices=1000) for n in range(4)]
     times = Times((0, 1, 2, 3), (2, 9, 3, 9))
     arrive(
-        machines_of(1, devices=2000), tasks, "hybrid", 0, times=times, tell=lambda *task: told.append(task)
+        machines_of(1, devices=2000),
+        tasks,
+        "hybrid",
+        0,
+        times=times,
+        on_placement=lambda *task: told.append(task),
     )
     assert [(number, machine) for number, machine, _ in told] == [(n, "m0") for n in range(4)]
     (first,), (second,), (third,), (fourth,) = (devices for _, _, devices in told)
