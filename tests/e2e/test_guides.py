@@ -358,7 +358,7 @@ def test_updates(cell: RealCell, tmp_path: Path) -> None:
 
 def between_starts(line: str) -> str:
     """Return a line alike whether a program that ends again and again runs in this moment or not."""
-    line = re.sub("(crash-looping|backing off|up again).*", "ends at once", machines_alike(line))
+    line = re.sub("(starting|crash-looping|backing off|up again).*", "ends at once", machines_alike(line))
     line = re.sub(r"\S+/pythonN", "python", line)
     return line.removesuffix(" --previous")
 
