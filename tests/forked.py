@@ -162,6 +162,24 @@ def _nursery() -> _Nursery:
     return _Nursery()
 
 
+def forked_daemons() -> SimpleNamespace:
+    """Return what stands in for ``subprocess`` in a module that starts daemons, which are forked then."""
+
+    def popen(command: list[str], **how: Any) -> "Forked | subprocess.Popen[bytes]":
+        module = command[2]
+        if (
+            command[:2] != [sys.executable, "-m"]
+            or module not in _DAEMONS
+            or how["stdout"] == subprocess.PIPE
+        ):
+            return subprocess.Popen(command, **how)
+        with open(os.devnull, "rb") as nothing:
+            streams = nothing, how["stdout"], how["stdout"]
+            return Forked(module, command[3:], streams, how["cwd"], how["env"])
+
+    return SimpleNamespace(**vars(subprocess) | {"Popen": popen})
+
+
 def load_daemons() -> None:
     """Do what daemons do alike each time they start: import, compile SQL, put the routes together."""
     for module in (*_DAEMONS, *_LOADED_LATER):
@@ -236,8 +254,7 @@ def _serve(descriptors: list[int]) -> NoReturn:
 
 def _popen(command: list[str], **how: Any) -> "Any":
     """Fork a daemon that borgctl starts; start anything else."""
-    module = command[2]
-    if command[:2] != [sys.executable, "-m"] or module not in _DAEMONS:
+    if not _is_daemon(command):
         return subprocess.Popen(command, **how)
     said, saying = os.pipe() if how["stdout"] == subprocess.PIPE else (-1, how["stdout"].fileno())
     with open(os.devnull, "rb") as nothing:
@@ -250,7 +267,11 @@ def _popen(command: list[str], **how: Any) -> "Any":
             os.setsid()
         _take([nothing.fileno(), saying, saying])
         os.closerange(3, _DESCRIPTORS_MAX)
-        os._exit(_run(module, command[3:], how["env"], how["cwd"]))
+        os._exit(_run(command[2], command[3:], how["env"], how["cwd"]))
+
+
+def _is_daemon(command: Sequence[str]) -> bool:
+    return [*command[:2]] == [sys.executable, "-m"] and command[2] in _DAEMONS
 
 
 class _Daemon:

@@ -3,7 +3,7 @@
 import csv
 import gzip
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import zip_longest
 from pathlib import Path
@@ -105,7 +105,8 @@ def _alone(task: Arrival, number: int) -> Arrival:
     return Arrival(task.user, f"{number}", task.priority, task.needs, task.constraints)
 
 
-def azure_snapshot(share: float = 1.0) -> list[Arrival]:
+@cache
+def azure_snapshot(share: float = 1.0) -> tuple[Arrival, ...]:
     """Return the VMs that lived at noon of the trace's last day, each a job of its own; users are batches.
 
     ``share`` is how many of them are taken. The first of each batch come first, then the second, and so on.
@@ -120,10 +121,10 @@ def azure_snapshot(share: float = 1.0) -> list[Arrival]:
             vms = batches.setdefault(row["batch"], [])
             vms.append(Arrival(f"b{row['batch']}", f"vm{len(vms)}", 0, needs))
     found = [vm for turn in zip_longest(*batches.values()) for vm in turn if vm is not None]
-    return found[: int(share * len(found))]
+    return tuple(found[: int(share * len(found))])
 
 
-def cell_for(tasks: list[Arrival]) -> list[Machine]:
+def cell_for(tasks: Sequence[Arrival]) -> list[Machine]:
     """Return machines of the 2011 mix, half as many again as the tasks need in sum."""
     mix = [
         (float(row["cpu_capacity"]), float(row["memory_capacity"]), int(row["machines"]))

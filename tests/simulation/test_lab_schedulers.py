@@ -168,8 +168,9 @@ def test_the_same_seed_gives_the_same_picture_and_the_words_their_numbers(
 def test_the_command_makes_the_lab(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for name, few in (("JOB_SECONDS", (0.1, 1.0, 5.0)), ("RATES", (1, 2)), ("BATCHES", (1, 2))):
-        monkeypatch.setattr(schedulers, name, few)
+    few = {"JOB_SECONDS": (0.1, 1.0, 5.0), "TASK_SECONDS": (0.05,), "RATES": (1, 2), "BATCHES": (1, 2)}
+    for name, values in few.items():
+        monkeypatch.setattr(schedulers, name, values)
     monkeypatch.setattr(sys, "argv", ["fauxmaster", "lab", "schedulers", "--hours", "0.5", "-o", "json"])
     fauxmaster.main()
     report = json.loads(capsys.readouterr().out)

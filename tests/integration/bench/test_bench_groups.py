@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 import pytest
 
+from borgish.cli import daemons
 from tests.bench import __main__ as bench
 from tests.bench.bad_days_clients import FEWER_THAN_ALLOWED, FEWER_THAN_KEPT
 from tests.bench.bounds import can_bound
@@ -17,12 +18,19 @@ from tests.bench.pack import NO_SCIPY
 from tests.bench.records import runs_of
 from tests.bench.short import NO_CONTROL_GROUP, TOO_FEW
 from tests.bench.sizes import TINY
+from tests.forked import forked_daemons
 from tests.groups import LACKS
 
 # What `time` measures needs a dozen databases on the disk, and masters that start on them.
 # What `doors` measures needs four cells, and seconds in which a few machines take cpu that can be counted.
 # What `change` measures needs fleets that are updated, as tests/e2e/test_updates.py does it with one.
 LONG = {"change", "doors", "time"}
+
+
+@pytest.fixture(autouse=True)
+def forked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Daemons that a group starts load nothing."""
+    monkeypatch.setattr(daemons, "subprocess", forked_daemons())
 
 
 @pytest.mark.parametrize(
@@ -65,13 +73,13 @@ def test_the_bench_prints_one_json_object_a_figure(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(bench, "FULL", TINY)
-    monkeypatch.setattr("sys.argv", ["bench", "schedule", "--json"])
+    monkeypatch.setattr("sys.argv", ["bench", "control", "--json"])
     bench.main()
     printed = capsys.readouterr()
     records = [json.loads(line) for line in printed.out.splitlines()]
     speeds = [record["name"] for record in records[-3:]]
-    assert speeds == ["schedule.host_python", "schedule.host_numpy", "schedule.host_append"]
-    assert len(records) - len(speeds) == len(list(group("schedule")(TINY)))
+    assert speeds == ["control.host_python", "control.host_numpy", "control.host_append"]
+    assert len(records) - len(speeds) == len(list(group("control")(TINY)))
     assert all(
         record.keys() >= {"name", "value", "unit", "goal", "peer", "n", "min", "max"} for record in records
     )
@@ -96,10 +104,10 @@ def test_a_group_that_breaks_leaves_the_others_and_fails(
 
     monkeypatch.setattr(bench, "FULL", TINY)
     monkeypatch.setattr(bench, "group", lambda name: broken if name == "store" else group(name))
-    monkeypatch.setattr("sys.argv", ["bench", "store", "schedule"])
+    monkeypatch.setattr("sys.argv", ["bench", "store", "control"])
     with pytest.raises(SystemExit) as ended:
         bench.main()
     printed = capsys.readouterr()
     assert ended.value.code == 1
     assert "failed: store" in printed.err
-    assert "schedule.one_new_shape" in printed.out
+    assert "control.host_python" in printed.out
