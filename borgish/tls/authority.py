@@ -55,6 +55,9 @@ class Authority:
         self.pem = certificate.public_bytes(Encoding.PEM)
         self.sha256 = sha256(certificate.public_bytes(Encoding.DER)).hexdigest()
         self.key_id = _key_id(key.public_key())
+        # What is the same in all leaves is made once: a thousand machines may join together.
+        signer = x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key())
+        self._of_leaves = (*_OF_LEAVES, _extension(signer))
 
     @classmethod
     def make(cls, cell: str, key_pem: bytes, now: float) -> "Authority":
@@ -65,10 +68,10 @@ class Authority:
         # Two authorities of a cell differ by name, so that chains are built without trying both.
         mark = x509.NameAttribute(NameOID.SERIAL_NUMBER, _key_id(public))
         name = x509.Name([*_subject(cell), mark])
-        builder = _builder(name, name, public, _validity(now, AUTHORITY_DAYS))
-        builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        builder = builder.add_extension(_usage(signs_certificates=True), critical=True)
-        builder = builder.add_extension(itself, critical=False)
+        basic = x509.BasicConstraints(ca=True, path_length=0)
+        usage = _usage(signs_certificates=True)
+        extensions = [_extension(basic, critical=True), _extension(usage, critical=True), _extension(itself)]
+        builder = _builder(name, name, public, _validity(now, AUTHORITY_DAYS), extensions)
         return cls(builder.sign(key, hashes.SHA256()), key)
 
     @classmethod
@@ -107,15 +110,10 @@ class Authority:
     ) -> bytes:
         role, name = subject
         unit = x509.NameAttribute(NameOID.ORGANIZATIONAL_UNIT_NAME, role)
-        signer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
         issuer, validity = self._certificate.subject, _validity(now, LEAF_DAYS)
-        builder = _builder(x509.Name([*_subject(name), unit]), issuer, public, validity)
-        builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        builder = builder.add_extension(_usage(signs_certificates=False), critical=True)
-        builder = builder.add_extension(x509.ExtendedKeyUsage(_BOTH_ENDS), critical=False)
-        builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
-        builder = builder.add_extension(signer, critical=False)
-        builder = builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
+        itself = x509.SubjectKeyIdentifier.from_public_key(public)
+        extensions = [*self._of_leaves, _extension(x509.SubjectAlternativeName(names)), _extension(itself)]
+        builder = _builder(x509.Name([*_subject(name), unit]), issuer, public, validity, extensions)
         return builder.sign(self._key, hashes.SHA256()).public_bytes(Encoding.PEM)
 
 
@@ -270,9 +268,14 @@ def _builder(
     issuer: x509.Name,
     public: ec.EllipticCurvePublicKey,
     validity: tuple[datetime, datetime],
+    extensions: list[x509.Extension[x509.ExtensionType]],
 ) -> x509.CertificateBuilder:
     serial = x509.random_serial_number()  # 159 bits of the system's randomness
-    return x509.CertificateBuilder(issuer, subject, public, serial, *validity)
+    return x509.CertificateBuilder(issuer, subject, public, serial, *validity, extensions)
+
+
+def _extension(value: x509.ExtensionType, *, critical: bool = False) -> x509.Extension[x509.ExtensionType]:
+    return x509.Extension(value.oid, critical, value)
 
 
 def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
@@ -287,3 +290,10 @@ def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
         encipher_only=False,
         decipher_only=False,
     )
+
+
+_OF_LEAVES = (
+    _extension(x509.BasicConstraints(ca=False, path_length=None), critical=True),
+    _extension(_usage(signs_certificates=False), critical=True),
+    _extension(x509.ExtendedKeyUsage(_BOTH_ENDS)),
+)
