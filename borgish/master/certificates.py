@@ -112,13 +112,14 @@ class Certificates:
 
     def _authority(self) -> "Authority":
         """Return the authority that signs; it is read again where one of its files is another by now."""
-        from borgish.tls.folder import authority_state, read_authority
+        from borgish.tls.folder import read_authority, signing_state
 
-        folder = self._settings.folder
-        state = authority_state(folder)
-        if self._signing is None or self._signing[0] != state:
-            self._signing = state, read_authority(folder)
-        return self._signing[1]
+        folder, signing = self._settings.folder, self._signing
+        if signing is None or signing[0] != signing_state(folder, signing[1].key_id):
+            # Read twice, for by which files it signs: what changes behind the state is seen the next time.
+            state = signing_state(folder, read_authority(folder).key_id)
+            signing = self._signing = state, read_authority(folder)
+        return signing[1]
 
     def rotation_held_up(self, behind: Callable[[str], list[str]]) -> RotationView | None:
         """Return at which stage the replacing of the cell's authority waits for machines; None where it can

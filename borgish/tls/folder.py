@@ -57,11 +57,18 @@ def read_authority(folder: Path) -> Authority:
     return Authority.read(certificate, read_private(path).encode())
 
 
-def authority_state(folder: Path) -> tuple[tuple[str, int, int, int], ...]:
-    """Return what is another where one of the files of the authority is, or who may read it."""
-    paths = (folder / AUTHORITY_FILE, *sorted(folder.glob(AUTHORITY_KEYS)))
-    found = [(path.name, path.stat()) for path in paths if path.exists()]
-    return tuple((name, there.st_ctime_ns, there.st_ino, there.st_size) for name, there in found)
+def signing_state(folder: Path, identity: str) -> tuple[tuple[int, int, int] | None, ...]:
+    """Return what is another where the authority that signs is, by the id of its key: where one of both files
+    was replaced or removed, or others may read it now."""
+    return tuple(_file_state(path) for path in (folder / AUTHORITY_FILE, _key_path(folder, identity)))
+
+
+def _file_state(path: Path) -> tuple[int, int, int] | None:
+    try:
+        there = path.stat()
+    except FileNotFoundError:
+        return None
+    return there.st_ctime_ns, there.st_ino, there.st_size
 
 
 def read_bundle(folder: Path) -> list[bytes]:

@@ -10,9 +10,10 @@ from borgish.errors import Conflict, UnsafeConfiguration
 from borgish.master import certificates
 from borgish.master.certificates import Certificates
 from borgish.master.settings import Settings, read_settings
-from borgish.tls.authority import describe
+from borgish.tls import folder as folders
+from borgish.tls.authority import Authority, describe, new_key, request_to_sign
 from borgish.tls.bundle import authorities_in, authority_hash
-from borgish.tls.folder import Stage, make_authority, rotate
+from borgish.tls.folder import Stage, make_authority, read_authority, rotate
 from borgish.wire.api_certificates import RotationView
 
 NOW = 1_800_000_000.0
@@ -129,3 +130,43 @@ def test_a_cell_without_an_authority_has_none_to_replace(tmp_path: Path) -> None
     assert (held.files, held.bundle_hash) == (None, "")
     with pytest.raises(Conflict, match="no authority of its own"):
         held.rotate(lambda _: [], lambda: None)
+
+
+def test_the_authority_signs_by_its_files_of_the_moment_and_is_read_for_that_when_they_change(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held, to_sign, reads = Certificates(settings_in(folder), Calendar()), request("m1"), list[Path]()
+
+    def counted(where: Path) -> Authority:
+        reads.append(where)
+        return read_authority(where)
+
+    monkeypatch.setattr(folders, "read_authority", counted)
+    held.sign("m1", to_sign)
+    once, first = len(reads), signer_of(held)
+    assert (signer_of(held), len(reads)) == (first, once)
+    rotate(folder, "c1", NOW)
+    rotate(folder, "c1", NOW)
+    assert signer_of(held) != first
+    key = next(path for path in folder.glob("authority.*.key") if signer_of(held) in path.name)
+    key.chmod(0o644)
+    with pytest.raises(UnsafeConfiguration, match="open to others"):
+        held.sign("m1", to_sign)
+    key.chmod(0o600)
+    elsewhere = key.rename(folder / "elsewhere")
+    for _ in range(2):
+        with pytest.raises(UnsafeConfiguration, match="nothing can be signed"):
+            held.sign("m1", to_sign)
+    elsewhere.rename(key)
+    held.sign("m1", to_sign)
+    before = len(reads)
+    held.sign("m1", to_sign)
+    assert len(reads) == before
+
+
+def request(machine: str) -> str:
+    return request_to_sign(new_key(), machine).decode()
+
+
+def signer_of(held: Certificates) -> str:
+    return describe(held.sign("m1", request("m1")).encode()).signer
