@@ -1,9 +1,9 @@
 """The authority in a state folder: its files, each made whole or not at all, whenever a death cuts it off.
 
 ``authority.pem`` has the authorities that are trusted, the one that signs first; the key of each is in
-``authority.<id>.key``, and is there before its certificate is. ``master.pem`` has the certificate and the key
-of the master that has the folder, so that both change at once. All are 0600. A key may be kept elsewhere
-while nothing is to be signed.
+``authority.<id>.key``, and is there before its certificate is. ``master.pem`` has the certificate of the
+master that has the folder, the authority that signed it, and the key, so that all change at once. All are
+0600. A key may be kept elsewhere while nothing is to be signed.
 """
 
 import ipaddress
@@ -96,7 +96,8 @@ def renew_master(folder: Path, cell: str, hosts: frozenset[str], now: float) -> 
             return held.validity
     key, authority = new_key(), read_authority(folder)
     certificate = authority.sign_master(cell, key, sorted(hosts), now)
-    write_private(path, (certificate + key).decode())
+    # With the authority: the chain of a certificate alone is built, and verified, anew at each handshake.
+    write_private(path, (certificate + authority.pem + key).decode())
     return describe(certificate).validity
 
 

@@ -5,12 +5,14 @@ from pathlib import Path
 import pytest
 
 from borgish.errors import UnsafeConfiguration
-from borgish.tls.authority import describe
+from borgish.tls.authority import describe, key_id_of
+from borgish.tls.bundle import authorities_in
 from borgish.tls.folder import (
     Stage,
     hosts_of_master,
     make_authority,
     read_authority,
+    read_bundle,
     renew_master,
     rotate,
     stage_of,
@@ -38,6 +40,16 @@ def test_a_master_is_signed_anew_when_it_is_due_or_is_reached_otherwise(tmp_path
     renew_master(tmp_path, "c1", HOSTS | {"host-b"}, NOW + 21 * DAY)
     assert (tmp_path / "master.pem").read_bytes() != before
     assert "host-b" in describe((tmp_path / "master.pem").read_bytes()).names
+
+
+def test_a_master_shows_the_authority_that_signed_it(tmp_path: Path) -> None:
+    make_authority(tmp_path, "c1", NOW)
+    for _ in range(3):
+        renew_master(tmp_path, "c1", HOSTS, NOW)
+        shown = authorities_in((tmp_path / "master.pem").read_bytes())
+        assert shown[1:] == read_bundle(tmp_path)[:1]
+        assert describe(shown[0]).signer == key_id_of(shown[1])
+        rotate(tmp_path, "c1", NOW)
 
 
 def test_the_names_of_a_host_are_written_as_usual() -> None:
