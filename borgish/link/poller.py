@@ -14,7 +14,7 @@ import contextlib
 import logging
 import random
 from collections.abc import Callable
-from functools import partial
+from functools import cached_property, partial
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -132,8 +132,12 @@ class Poller:
         self._newer: _Poll | None = None  # the one that overtakes it
         self._fault: Exception | None = None  # of a quiet answer, or of the poll after it
         self._wakeup: asyncio.Future[None] | None = None  # done by all that, and when a poll ends
-        self._random = random.Random(machine)  # noqa: S311 - jitter, not a secret
         self._task: asyncio.Task[None] | None = None
+
+    @cached_property
+    def _random(self) -> random.Random:
+        # When it is first asked: it is 2.5 KiB, and most cells hold no poll by chance.
+        return random.Random(self.machine)  # noqa: S311 - jitter, not a secret
 
     @property
     def generation(self) -> int:
