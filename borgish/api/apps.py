@@ -107,6 +107,7 @@ async def list_app_versions(request: ApiRequest, user: Owner, name: AppName) -> 
 @get("/v1/apps/{user:str}/{name:str}/why", opt={POLICY: Policy.READ, AT: True})
 async def explain_app(request: ApiRequest, user: Owner, name: AppName) -> WhyView:
     """Say why an application is as it is: what is in the way of its jobs, and what can be done."""
+    await request.expect_reasons()
 
     def view(reading: Reading) -> WhyView:
         app = find_app(reading.cell, job_key(user, name))

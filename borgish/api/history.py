@@ -3,11 +3,20 @@
 
 import re
 
+import msgspec
 from litestar import get
 from litestar.response import Stream
 
 from borgish.api.auth import POLICY, Policy
-from borgish.api.moments import AT, NOW, moment, read_moment
+from borgish.api.moments import (
+    AT,
+    AT_LEAST,
+    LEADER_ONLY,
+    NOW,
+    TOLD_TO_THE_AUDIT_LOG,
+    moment,
+    read_moment,
+)
 from borgish.api.openapi import PRODUCES
 from borgish.api.parameters import (
     AfterPosition,
@@ -34,7 +43,7 @@ from borgish.cell.model import Cell
 from borgish.errors import Invalid
 from borgish.text import show_indexes
 from borgish.vocabulary import NAME_PATTERN, TASKS_PER_JOB_MAX, job_key, split_task_name
-from borgish.wire.api import EventList, Page, WhyView
+from borgish.wire.api import EventList, WhyView
 from borgish.wire.api_figures import UsageSeries
 from borgish.wire.api_past import ChangeView, DiffView, HistoryList, PastWindow
 
@@ -55,14 +64,14 @@ async def list_events(
 ) -> EventList:
     """List the latest events, in order."""
     key, index = _about(job, task)
-    items = await request.events(key, after, limit, index)
-    return EventList(tuple(items), Page(), await request.as_of())
+    return await request.events(key, after, limit, index)
 
 
 @get("/v1/why/{user:str}/{name:str}", opt={POLICY: Policy.READ, AT: True})
 async def explain_job(request: ApiRequest, user: Owner, name: JobName) -> WhyView:
     """Say why a job is as it is, and what can be done."""
-    events = await request.events(job_key(user, name), 0, EVENTS_DEFAULT)
+    await request.expect_reasons()
+    events = (await request.events(job_key(user, name), 0, EVENTS_DEFAULT)).items
 
     def view(reading: Reading) -> WhyView:
         job = find_job(reading.cell, job_key(user, name))
@@ -74,7 +83,8 @@ async def explain_job(request: ApiRequest, user: Owner, name: JobName) -> WhyVie
 @get("/v1/why/{user:str}/{name:str}/{index:int}", opt={POLICY: Policy.READ, AT: True})
 async def explain_task(request: ApiRequest, user: Owner, name: JobName, index: TaskIndex) -> WhyView:
     """Say why a task is as it is, and what can be done."""
-    events = await request.events(job_key(user, name), 0, EVENTS_DEFAULT)
+    await request.expect_reasons()
+    events = (await request.events(job_key(user, name), 0, EVENTS_DEFAULT)).items
 
     def view(reading: Reading) -> WhyView:
         job = find_task(reading.cell, user, name, index)
@@ -84,7 +94,7 @@ async def explain_task(request: ApiRequest, user: Owner, name: JobName, index: T
     return await request.read(view)
 
 
-@get("/v1/history", opt={POLICY: Policy.READ})
+@get("/v1/history", opt={POLICY: Policy.READ, AT_LEAST: True})
 async def list_history(
     request: ApiRequest,
     job: JobFilter = "",
@@ -96,12 +106,15 @@ async def list_history(
     before: BeforePosition = 0,
 ) -> HistoryList:
     """List the latest entries of the journal that match, in order. Older ones: page.next as before."""
-    now = await request.read(lambda reading: reading.now.wall)
+    now, as_of = await request.read(lambda reading: (reading.now.wall, reading.as_of))
     key, index = _about(job, task)
     wanted = HistoryFilter(key, index, machine, moment(since, "since", now), moment(until, "until", now))
     if wanted.since is not None and wanted.until is not None and wanted.since > wanted.until:
         raise Invalid("since is after until", "Swap the two")
-    return await request.services.past.latest(wanted, before, limit)
+    if as_of is not None:  # the database that a standby reads may have more than its copy by now
+        before = min(before or as_of.position + 1, as_of.position + 1)
+    found = await request.services.past.latest(wanted, before, limit)
+    return msgspec.structs.replace(found, as_of=as_of)
 
 
 def _about(job: str, task: str) -> tuple[str, int | None]:
@@ -120,7 +133,7 @@ def _about(job: str, task: str) -> tuple[str, int | None]:
     return found
 
 
-@get("/v1/diff", opt={POLICY: Policy.READ})
+@get("/v1/diff", opt={POLICY: Policy.READ, AT_LEAST: True})
 async def show_diff(request: ApiRequest, from_moment: FromMoment = "", to_moment: ToMoment = NOW) -> DiffView:
     """Compare the cell at two moments; values of environments are not shown."""
     now = await request.read(lambda reading: reading.now.wall)
@@ -140,7 +153,7 @@ def _change_view(change: Change) -> ChangeView:
     return ChangeView(change.kind, change.name, change.lines, show_indexes(indexes), len(indexes))
 
 
-@get("/v1/window", opt={POLICY: Policy.READ})
+@get("/v1/window", opt={POLICY: Policy.READ, AT_LEAST: True})
 async def show_window(request: ApiRequest, around: AroundMoment = NOW) -> PastWindow:
     """Show the entries of the journal around a moment, one by one: what each changed, and the cell before."""
     now = await request.read(lambda reading: reading.now.wall)
@@ -148,7 +161,7 @@ async def show_window(request: ApiRequest, around: AroundMoment = NOW) -> PastWi
         return await request.services.moments.window(read_moment(around, now))
 
 
-@get("/v1/usage", opt={POLICY: Policy.READ})
+@get("/v1/usage", opt={POLICY: Policy.READ, LEADER_ONLY: "what was used is sampled, and has no position"})
 async def show_usage(
     request: ApiRequest,
     job: JobFilter = "",
@@ -166,7 +179,10 @@ async def show_usage(
     )
 
 
-@get("/v1/archive", opt={POLICY: Policy.ADMIN, PRODUCES: {"application/x-ndjson": {}}})
+@get(
+    "/v1/archive",
+    opt={POLICY: Policy.ADMIN, PRODUCES: {"application/x-ndjson": {}}, LEADER_ONLY: TOLD_TO_THE_AUDIT_LOG},
+)
 async def stream_archive(request: ApiRequest, since: Since = "", until: Until = "") -> Stream:
     """Stream events, attempts and samples of usage as lines of JSON; the last one of all has ``end``."""
     now = await request.read(lambda reading: reading.now.wall)

@@ -16,8 +16,13 @@ from borgish.vocabulary import CHECKPOINT_NAME_PATTERN
 LAST_MOMENT = 253_402_300_800.0
 """The end of the year 9999, after which no calendar here goes on."""
 
-AT_LEAST = "at_least"  # the parameter of the same reads by which a standby may answer, from this position on
 AT = "at"  # the parameter of all reads that can be asked of the past, and their mark in ``opt``
+AT_LEAST = "at_least"
+"""The parameter by which a standby may answer, from this position of the journal on. It goes with ``at``, and
+is the mark in ``opt`` of reads without a past that a standby can answer, too."""
+LEADER_ONLY = "leader_only"
+"""The mark in ``opt`` of a read that no standby answers, with the reason."""
+TOLD_TO_THE_AUDIT_LOG = "the audit log is told who reads it, and that is for who leads"
 NOW = "now"
 AT_CHARACTERS_MAX = 100
 OTHER_MOMENTS = (

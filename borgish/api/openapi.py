@@ -25,6 +25,7 @@ import borgish
 from borgish.api.auth import POLICY, Policy
 from borgish.api.errors import PROBLEM
 from borgish.api.moments import AT, AT_CHARACTERS_MAX, AT_LEAST, AT_PATTERN
+from borgish.api.parameters import takes_at_least
 from borgish.api.preconditions import ETAG, IF_MATCH, TAG_PATTERN
 from borgish.api.request import ApiRequest
 from borgish.bands import DEFAULT_BANDS, Bands
@@ -114,7 +115,8 @@ def _operation(handler: HTTPRouteHandler, known: dict[Any, dict[str, Any]]) -> d
         "summary": inspect.getdoc(function) or "",
         "description": f"Policy: {handler.opt[POLICY]}",
         "parameters": [_parameter(field, known) for field in _fields(handler)]
-        + [_AT_PARAMETER, _AT_LEAST_PARAMETER] * handler.opt.get(AT, False)
+        + [_AT_PARAMETER] * handler.opt.get(AT, False)
+        + [_AT_LEAST_PARAMETER] * takes_at_least(handler)
         + [_IF_MATCH_PARAMETER] * handler.opt.get(IF_MATCH, False),
         "responses": _responses(handler, known),
     }

@@ -16,7 +16,7 @@ from litestar.handlers import BaseRouteHandler
 from litestar.params import FromQuery, ParameterKwarg, PathParameter, QueryParameter
 from litestar.typing import FieldDefinition
 
-from borgish.api.moments import AT, AT_LEAST, AT_PATTERN, MOMENT_PATTERN
+from borgish.api.moments import AT, AT_LEAST, AT_PATTERN, LEADER_ONLY, MOMENT_PATTERN
 from borgish.errors import Invalid
 from borgish.spec.selectors import SELECTOR_CHARACTERS_MAX, SELECTOR_PATTERN
 from borgish.vocabulary import (
@@ -329,7 +329,8 @@ def check_query(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRou
         if name == AT and name not in known:
             raise Invalid("'at' is not supported here: this has no past", "Leave it out")
         if name == AT_LEAST and name not in known:
-            raise Invalid("'at_least' is not supported here: only who leads knows this", "Leave it out")
+            why = handler.opt.get(LEADER_ONLY, "a standby answers what only reads")
+            raise Invalid(f"'at_least' is not supported here: {why}", "Leave it out")
         if name not in known:
             near = get_close_matches(name, known, 1)
             way_out = f"Its parameters are {', '.join(known)}" if known else "It takes no parameters"
@@ -363,7 +364,16 @@ def _query_names(handler: BaseRouteHandler) -> set[str]:
         for name, field in parameters.items()
         if isinstance(field.kwarg_definition, ParameterKwarg) and field.kwarg_definition.param_type == "query"
     }
-    return declared | {AT, AT_LEAST} if handler.opt.get(AT) else declared
+    if handler.opt.get(AT):
+        declared.add(AT)
+    if takes_at_least(handler):
+        declared.add(AT_LEAST)
+    return declared
+
+
+def takes_at_least(handler: BaseRouteHandler) -> bool:
+    """Return whether a standby can answer a route."""
+    return bool(handler.opt.get(AT) or handler.opt.get(AT_LEAST))
 
 
 def checked_reason(reason: str) -> str:

@@ -24,13 +24,13 @@ from borgish.cell.command import Command
 from borgish.cell.crons import Cron
 from borgish.cell.generations import Outdated
 from borgish.cell.model import Cell, Job, Machine
-from borgish.errors import BorgishError, Invalid, Mistake, NotFound, StoreFull, TooManyRequests
+from borgish.errors import BorgishError, Invalid, Mistake, NotFound, NotLeading, StoreFull, TooManyRequests
 from borgish.failpoints import reach
 from borgish.spec.job import JobSpec
 from borgish.spec.mistakes import one_edit_away
 from borgish.text import first_line, span
 from borgish.vocabulary import job_key
-from borgish.wire.api import Accepted, AsOf, EventView
+from borgish.wire.api import Accepted, AsOf, EventList
 
 T = TypeVar("T")
 
@@ -152,6 +152,15 @@ class ApiRequest(Request[Principal, None, State]):
             )
         return int(text)
 
+    async def shown_as_of(self) -> AsOf | None:
+        """Return which moment ``read`` shows; None: the present of who leads."""
+        return await self.read(lambda reading: reading.as_of)
+
+    async def expect_reasons(self) -> None:
+        """Raise NotLeading for the present of who stands by: it does not know why things wait now."""
+        if await self.shown_as_of() is not None and await self.as_of() is None:
+            raise NotLeading("why something waits now is known to the borgmaster that leads, not to a copy")
+
     async def as_of(self) -> AsOf | None:
         """Return the moment that is asked about, the same each time; None for now. Raises Invalid."""
         text, at_least = self.query_params.get(AT, NOW), self.at_least
@@ -183,16 +192,15 @@ class ApiRequest(Request[Principal, None, State]):
             if not restoring[who]:
                 del restoring[who]
 
-    async def events(self, job: str, after: int, limit: int, index: int | None = None) -> list[EventView]:
+    async def events(self, job: str, after: int, limit: int, index: int | None = None) -> EventList:
         """Return the latest events (of one job, or one task of it, when named) above a position, up to the
-        moment asked for."""
-        as_of = await self.as_of()
+        moment that is shown."""
+        as_of = await self.shown_as_of()
         if as_of is None:
-            await self.read(lambda _reading: None)  # which has, or refuses, the position that is asked for
-            return self.services.reader.events(job, after, limit, index)
+            return EventList(tuple(self.services.reader.events(job, after, limit, index)))
         found = await self.services.past.latest(HistoryFilter(job, index), as_of.position + 1, limit)
         events = [event for entry in found.items for event in entry.events if event.position > after]
-        return events[-limit:]
+        return EventList(tuple(events[-limit:]), as_of=as_of)
 
     @property
     def asker(self) -> Asker:

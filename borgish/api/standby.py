@@ -23,10 +23,11 @@ from borgish.api.moments import AT_LEAST, Moment
 from borgish.api.services import Reading, Services
 from borgish.api.status import HEALTH
 from borgish.api.views.history import HistoryFilter
+from borgish.cell.model import Cell
 from borgish.errors import BorgishError, Forbidden, NotLeading, Unreachable
 from borgish.vocabulary import BODY_BYTES_MAX
 from borgish.wire.api import AsOf, HealthView, Problem
-from borgish.wire.api_past import HistoryList
+from borgish.wire.api_past import HistoryList, PastWindow
 
 T = TypeVar("T")
 
@@ -40,6 +41,10 @@ class CopyPast(Protocol):
     async def find(self, moment: Moment) -> AsOf: ...
 
     async def read(self, as_of: AsOf, view: Callable[[Reading], T]) -> T: ...
+
+    async def read_both(self, old: AsOf, new: AsOf, view: Callable[[Cell, Cell], T]) -> T: ...
+
+    async def window(self, moment: Moment) -> PastWindow: ...
 
     async def latest(self, wanted: HistoryFilter, before: int, limit: int) -> HistoryList: ...
 
@@ -86,7 +91,9 @@ class StandbyApp:
         past = self._copy.past
         here = {
             "reader": _LeaderOnly(read=self._copy.read),
-            "moments": _LeaderOnly(find=past.find, read=past.read),
+            "moments": _LeaderOnly(
+                find=past.find, read=past.read, read_both=past.read_both, window=past.window
+            ),
             "past": _LeaderOnly(latest=past.latest),
         }
         services = Services(**leaders | here)

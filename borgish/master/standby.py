@@ -30,7 +30,7 @@ from borgish.store.leadership import Leadership
 from borgish.store.replay import WarmReplica
 from borgish.text import instant, span
 from borgish.wire.api import AsOf, HealthView
-from borgish.wire.api_past import HistoryList
+from borgish.wire.api_past import HistoryList, PastWindow
 
 LOOK_SECONDS = 0.2
 FIRST_LOOK_SECONDS = 0.05
@@ -223,16 +223,28 @@ class StandbyPast(Generic[S]):
 
     async def find(self, moment: Moment) -> AsOf:
         """Return which moment is meant; see ``Moments``. Waits a while for a position that is yet to come."""
-        await self._standby.read(lambda _reading: None, moment.position or 0)
+        await self._reached(moment)
         return await self._asked(lambda moments, _: moments.find(moment))
 
     async def read(self, as_of: AsOf, view: Callable[[Reading], T]) -> T:
         """Return what ``view`` makes of the cell as it was."""
         return await self._asked(lambda moments, _: moments.read(as_of, view))
 
+    async def read_both(self, old: AsOf, new: AsOf, view: Callable[[Cell, Cell], T]) -> T:
+        """Return what ``view`` makes of the cell as it was at two moments."""
+        return await self._asked(lambda moments, _: moments.read_both(old, new, view))
+
+    async def window(self, moment: Moment) -> PastWindow:
+        """Return the entries of the journal around a moment; see ``Moments``. Waits as ``find`` does."""
+        await self._reached(moment)
+        return await self._asked(lambda moments, _: moments.window(moment))
+
     async def latest(self, wanted: HistoryFilter, before: int, limit: int) -> HistoryList:
         """Return the latest entries of the journal that match; see ``History``."""
         return await self._asked(lambda _, history: history.latest(wanted, before, limit))
+
+    async def _reached(self, moment: Moment) -> None:
+        await self._standby.read(lambda _reading: None, moment.position or 0)
 
     async def _asked(self, ask: Callable[[Moments, History], Awaitable[T]]) -> T:
         store: S | None = None

@@ -99,6 +99,6 @@ def test_readers_may_read_it_and_machines_may_not(api: RunningApi) -> None:
 def test_it_is_described(admin: Client) -> None:
     described = admin.get("/v1/openapi.json", None, dict)["paths"]["/v1/history"]["get"]
     names = [parameter["name"] for parameter in described["parameters"]]
-    assert names == ["job", "task", "machine", "since", "until", "limit", "before"]
+    assert names == ["job", "task", "machine", "since", "until", "limit", "before", "at_least"]
     schema = described["responses"]["200"]["content"]["application/json"]["schema"]
     assert schema == {"$ref": "#/components/schemas/HistoryList"}

@@ -15,21 +15,25 @@ from borgish.api.serve import serve
 from borgish.api.services import Reading
 from borgish.api.standby import StandbyApp
 from borgish.api.views.history import HistoryFilter
+from borgish.cell.events import Entry, MachineCordoned
 from borgish.cell.observed import Observed
-from borgish.client import Client
+from borgish.client import Client, Params
 from borgish.errors import Fenced, Invalid, NotLeading, Unreachable
 from borgish.wire.api import (
     Accepted,
     AsOf,
+    EventList,
     HealthView,
     JobDetail,
     JobList,
     MachineList,
     ScaleRequest,
     StatusView,
+    SummaryView,
     TaskList,
+    WhyView,
 )
-from borgish.wire.api_past import HistoryList
+from borgish.wire.api_past import DiffView, HistoryList, PastWindow
 from tests.integration.api.fakes import PAST, PATIENCE_SECONDS, TOKENS, FakeMoments, RunningApi
 
 T = TypeVar("T")
@@ -94,6 +98,10 @@ class Standby:
             return answer.status, {k.lower(): v for k, v in answer.headers.items()}, answer.read()
         finally:
             connection.close()
+
+
+def entry(position: int) -> Entry:
+    return Entry(position, 100.0 + position, 1, 1, "ann", "CordonMachine", (MachineCordoned("m1"),))
 
 
 @pytest.fixture
@@ -165,12 +173,13 @@ def test_it_shows_its_copy_to_those_who_ask_for_no_newer_one(one: Standby) -> No
 
 def test_what_it_does_not_know_the_leader_is_asked_for(one: Standby) -> None:
     one.knows(one.leader.serving.url)
-    for path, params in (
+    asked: tuple[tuple[str, Params | None], ...] = (
         ("/v1/jobs", {"at_least": PAST.position + 1}),
-        ("/v1/events", ANY),
+        ("/v1/diff", {"at_least": PAST.position + 1, "from": "2"}),
         ("/v1/jobs", {"at": "2"}),
         ("/v1/jobs", None),
-    ):
+    )
+    for path, params in asked:
         client = Client(one.url, "bgt_ann")
         client.raw("GET", path, params)
         assert client.url == one.leader.serving.url, (path, params)
@@ -196,6 +205,48 @@ def test_it_shows_the_past_to_those_who_let_it_answer(one: Standby) -> None:
     assert client.url == one.leader.serving.url
 
 
+def test_it_compares_two_moments_and_walks_through_the_past(one: Standby) -> None:
+    one.knows(one.leader.serving.url)
+    client, asked = Client(one.url, "bgt_ann"), {"at_least": PAST.position}
+    found = client.get("/v1/diff", {**asked, "from": "2"}, DiffView)
+    assert (found.old, found.new) == (PAST, PAST)
+    window = client.get("/v1/window", {**asked, "around": "2"}, PastWindow)
+    assert (window.as_of, window.head) == (PAST, PAST.position)
+    assert [moment.text for moment in one.leader.master.sought] == ["2", "now", "2"]
+    assert client.url == one.url
+
+
+def test_it_tells_what_happened_up_to_where_its_copy_is(one: Standby) -> None:
+    one.knows(one.leader.serving.url)
+    one.leader.master.journal = [entry(position) for position in range(1, 5)]
+    client = Client(one.url, "bgt_ann")
+    for before, told in ((0, [1, 2]), (2, [1]), (4, [1, 2])):
+        history = client.get("/v1/history", {**ANY, "before": before}, HistoryList)
+        assert ([each.position for each in history.items], history.as_of) == (told, PAST)
+    events = client.get("/v1/events", ANY, EventList)
+    assert ([each.position for each in events.items], events.as_of) == ([1, 2], PAST)
+    assert client.get("/v1/events", {**ANY, "after": 1, "limit": 1}, EventList).items == events.items[1:]
+    assert client.get("/v1/summary", ANY, SummaryView).events == events.items
+    assert client.url == one.url
+    assert one.leader.client("bgt_ann").get("/v1/history", ANY, HistoryList).as_of is None
+
+
+@pytest.mark.parametrize("path", ["/v1/why/ann/web", "/v1/why/ann/web/0", "/v1/apps/ann/shop/why"])
+def test_why_something_waits_is_told_by_the_leader_and_that_is_said(one: Standby, path: str) -> None:
+    one.knows(one.leader.serving.url)
+    status, headers, body = one.ask("GET", f"{path}?at_least=0", "bgt_ann")
+    assert (status, headers["location"]) == (307, f"{one.leader.serving.url}{path}?at_least=0")
+    problem = json.loads(body)
+    assert problem["detail"].startswith("why something waits now is known to the borgmaster that leads, not")
+    assert problem["hint"] == f"Ask {one.leader.serving.url}"
+
+
+def test_why_something_waited_is_told_by_a_standby_as_far_as_it_is_journalled(one: Standby) -> None:
+    client = Client(one.url, "bgt_ann")
+    assert client.get("/v1/why/ann/web", {**ANY, "at": "2"}, WhyView).as_of == PAST
+    assert client.url == one.url
+
+
 def test_values_that_the_audit_log_has_to_be_told_of_are_shown_by_the_leader(one: Standby) -> None:
     one.knows(one.leader.serving.url)
     for token, url in (("bgt_ann", one.url), ("bgt_reader", one.url), ("bgt_admin", one.leader.serving.url)):
@@ -208,8 +259,8 @@ def test_bad_queries_are_refused_as_by_a_leader(one: Standby) -> None:
     client = Client(one.url, "bgt_ann")
     for text in ("x", "-1", "", "1.5", "9" * 19, "%C2%B2"):
         assert one.ask("GET", f"/v1/jobs?at_least={text}", "bgt_ann")[0] == 400, text
-    with pytest.raises(Invalid, match="only who leads knows this"):
-        client.raw("GET", "/v1/bands", ANY)
+    with pytest.raises(Invalid, match="'at_least' is not supported here: what was used is sampled, and has"):
+        client.raw("GET", "/v1/usage", ANY)
     with pytest.raises(Invalid, match="unknown parameter 'lmit'"):
         client.raw("GET", "/v1/jobs", {**ANY, "lmit": 1})
     assert one.ask("GET", "/v1/nothing?at_least=0", "bgt_ann")[0] == 404

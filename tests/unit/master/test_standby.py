@@ -291,6 +291,19 @@ async def test_a_position_that_is_yet_to_come_is_waited_for(bench: Bench) -> Non
     assert (await finding).position == position
 
 
+async def test_two_moments_are_compared_and_walked_through(bench: Bench) -> None:
+    past, position = bench.standby.past, bench.life.cell.position + 1
+    walking = asyncio.create_task(past.window(Moment(str(position), position=position)))
+    await asyncio.sleep(0)
+    bench.life.do(MachineUp("m1"))
+    window = await walking
+    assert (window.position, window.head) == (position, position)
+    assert [step.entry.position for step in window.steps] == list(range(1, position + 1))
+    old, new = [await past.find(moment) for moment in (Moment("1", position=1), Moment("now"))]
+    assert (old.position, new.position) == (1, position)
+    assert await past.read_both(old, new, lambda *both: [len(each.machines) for each in both]) == [0, 1]
+
+
 async def test_a_connection_that_breaks_sends_on_to_the_leader_and_another_one_follows(bench: Bench) -> None:
     past, moment = bench.standby.past, Moment("4", position=4)
     assert (await past.find(moment)).position == 4
