@@ -5,7 +5,7 @@ import re
 from litestar import Response, get, post
 
 from borgish.api.auth import POLICY, Policy
-from borgish.api.moments import Moment, read_moment
+from borgish.api.moments import AT_LEAST, LEADER_ONLY, TOLD_TO_THE_AUDIT_LOG, Moment, read_moment
 from borgish.api.openapi import CONSUMES, PRODUCES
 from borgish.api.parameters import CheckpointName, Position, WithJournal, checked_affected
 from borgish.api.request import ApiRequest
@@ -26,10 +26,11 @@ from borgish.wire.api_past import (
 _NAME = re.compile(CHECKPOINT_NAME_PATTERN, re.ASCII)
 
 
-@get("/v1/checkpoints", opt={POLICY: Policy.READ})
+@get("/v1/checkpoints", opt={POLICY: Policy.READ, AT_LEAST: True})
 async def list_checkpoints(request: ApiRequest) -> CheckpointList:
     """List the kept checkpoints, newest first."""
-    return CheckpointList(tuple(await request.services.keeper.listed()))
+    as_of = await request.shown_as_of()
+    return CheckpointList(tuple(await request.services.keeper.listed()), as_of)
 
 
 @post("/v1/checkpoints", opt={POLICY: Policy.ADMIN, CONSUMES: CheckpointRequest}, status_code=201)
@@ -59,9 +60,10 @@ async def import_checkpoint(request: ApiRequest, name: CheckpointName = "") -> I
     return await services.keeper.take_in(file, name, head, request.user.name)
 
 
-@get("/v1/checkpoints/{position:int}", opt={POLICY: Policy.ADMIN})
+@get("/v1/checkpoints/{position:int}", opt={POLICY: Policy.ADMIN, AT_LEAST: True})
 async def show_checkpoint(request: ApiRequest, position: Position) -> CheckpointDetail:
     """Show a checkpoint and what is in it."""
+    await request.shown_as_of()  # which has, or refuses, the position that is asked for
     return await request.services.keeper.detail(position)
 
 
@@ -73,7 +75,11 @@ async def verify_checkpoint(request: ApiRequest, position: Position) -> Checkpoi
 
 @get(
     "/v1/checkpoints/{position:int}/body",
-    opt={POLICY: Policy.ADMIN, PRODUCES: {"application/octet-stream": {}}},
+    opt={
+        POLICY: Policy.ADMIN,
+        PRODUCES: {"application/octet-stream": {}},
+        LEADER_ONLY: TOLD_TO_THE_AUDIT_LOG,
+    },
 )
 async def checkpoint_body(
     request: ApiRequest, position: Position, journal: WithJournal = False

@@ -26,8 +26,8 @@ from borgish.api.views.history import HistoryFilter
 from borgish.cell.model import Cell
 from borgish.errors import BorgishError, Forbidden, NotLeading, Unreachable
 from borgish.vocabulary import BODY_BYTES_MAX
-from borgish.wire.api import AsOf, HealthView, Problem
-from borgish.wire.api_past import HistoryList, PastWindow
+from borgish.wire.api import AsOf, CheckpointView, HealthView, Problem
+from borgish.wire.api_past import CheckpointDetail, HistoryList, PastWindow
 
 T = TypeVar("T")
 
@@ -35,8 +35,8 @@ AGAIN_SECONDS = 1
 
 
 class CopyPast(Protocol):
-    """What a standby knows of the past. Each raises NotLeading where it cannot be read; see ``Moments`` and
-    ``Past``."""
+    """What a standby knows of the past. Each raises NotLeading where it cannot be read; see ``Moments``,
+    ``Past`` and ``CheckpointKeeper``."""
 
     async def find(self, moment: Moment) -> AsOf: ...
 
@@ -47,6 +47,10 @@ class CopyPast(Protocol):
     async def window(self, moment: Moment) -> PastWindow: ...
 
     async def latest(self, wanted: HistoryFilter, before: int, limit: int) -> HistoryList: ...
+
+    async def checkpoints(self) -> list[CheckpointView]: ...
+
+    async def checkpoint(self, position: int) -> CheckpointDetail: ...
 
 
 class Copy(Protocol):
@@ -95,6 +99,7 @@ class StandbyApp:
                 find=past.find, read=past.read, read_both=past.read_both, window=past.window
             ),
             "past": _LeaderOnly(latest=past.latest),
+            "keeper": _LeaderOnly(listed=past.checkpoints, detail=past.checkpoint),
         }
         services = Services(**leaders | here)
         return create_routes(services, {NotLeading: self._on_not_leading})

@@ -4,9 +4,10 @@
 SQLite the newest are in files as well (``store.checkpoint_files``), and a young cell is kept in files alone
 each time that its journal has doubled: all of it may be in SQLite's log still.
 
-``CheckpointKeeper`` lists, verifies, exports, imports and deletes them, and prunes the journal up to one. All
-of it is done beside the loop and beside the store's own thread, one at a time, and what is in a checkpoint is
-read in a process of its own (``checkpoint_contents``) or a record at a time: turns go on meanwhile.
+``CheckpointReader`` lists and shows them, on a standby, too; ``CheckpointKeeper`` verifies, exports, imports
+and deletes them as well, and prunes the journal up to one. All of it is done beside the loop and beside the
+store's own thread, one at a time, and what is in a checkpoint is read in a process of its own
+(``checkpoint_contents``) or a record at a time: turns go on meanwhile.
 """
 
 import asyncio
@@ -172,19 +173,17 @@ def checkpoint_view(info: CheckpointInfo, problem: str = "") -> CheckpointView:
     return CheckpointView(info.position, at, info.reason, info.bytes, info.sha256, info.name, problem)
 
 
-class CheckpointKeeper:
-    """The checkpoints of one cell in one store."""
+class CheckpointReader:
+    """Looks at the checkpoints of one cell in one store, of a running master or of one that stands by."""
 
-    def __init__(self, cell: str, store: Store, checkpointer: Checkpointer) -> None:
+    def __init__(self, cell: str, store: Store) -> None:
         self._cell = cell
         self._store = store
-        self._checkpointer = checkpointer
         self._one_at_a_time = asyncio.Lock()
         self._logged_damaged: set[str] = set()  # the damaged that the log has named
 
     async def listed(self) -> list[CheckpointView]:
         """Return what is kept, newest first, and of each whether its body is as it was written."""
-        await self._checkpointer.kept()
         return await self._beside(lambda: [self._compared(info) for info in self._store.checkpoints()])
 
     def _compared(self, info: CheckpointInfo) -> CheckpointView:
@@ -206,6 +205,30 @@ class CheckpointKeeper:
     async def detail(self, position: int) -> CheckpointDetail:
         """Look into a checkpoint; one that is not good says what is wrong. Raises NotFound, as all here."""
         return await self._beside(lambda: self._inspect(position))
+
+    async def _beside(self, work: Callable[[], T]) -> T:
+        async with self._one_at_a_time:
+            return await asyncio.to_thread(work)
+
+    def _inspect(self, position: int) -> CheckpointDetail:
+        info, stored = self._store.checkpoint_body(position)
+        found = inspect_checkpoint(self._cell, info, stored)
+        if found.problem:
+            self._name(info, found.problem)
+        return CheckpointDetail(checkpoint_view(info), found.contents, found.problem)
+
+
+class CheckpointKeeper(CheckpointReader):
+    """Looks after the checkpoints of a running master's cell."""
+
+    def __init__(self, cell: str, store: Store, checkpointer: Checkpointer) -> None:
+        super().__init__(cell, store)
+        self._checkpointer = checkpointer
+
+    async def listed(self) -> list[CheckpointView]:
+        """Return what is kept; see ``CheckpointReader``."""
+        await self._checkpointer.kept()
+        return await super().listed()
 
     async def verify(self, position: int) -> CheckpointVerdict:
         """Say whether a checkpoint is good."""
@@ -288,17 +311,6 @@ class CheckpointKeeper:
         """Return when the last entry in it was written; what an imported one says is not trusted."""
         entry = next(iter(self._store.entries(info.position - 1, 1)), None)
         return entry.at if entry is not None else info.at
-
-    async def _beside(self, work: Callable[[], T]) -> T:
-        async with self._one_at_a_time:
-            return await asyncio.to_thread(work)
-
-    def _inspect(self, position: int) -> CheckpointDetail:
-        info, stored = self._store.checkpoint_body(position)
-        found = inspect_checkpoint(self._cell, info, stored)
-        if found.problem:
-            self._name(info, found.problem)
-        return CheckpointDetail(checkpoint_view(info), found.contents, found.problem)
 
     def _is_good(self, info: CheckpointInfo, stored: bytes) -> bool:
         return inspect_checkpoint(self._cell, info, stored).contents is not None

@@ -11,6 +11,8 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
+import msgspec
+
 import borgish
 from borgish.api.moments import Moment
 from borgish.api.services import Reading
@@ -21,6 +23,7 @@ from borgish.cell.model import Cell
 from borgish.cell.observed import Observed
 from borgish.clock import Clock
 from borgish.errors import BorgishError, NotLeading, Unreachable
+from borgish.master.checkpoints import CheckpointReader
 from borgish.master.health import STANDBY
 from borgish.master.history import History
 from borgish.master.moments import Moments
@@ -29,8 +32,8 @@ from borgish.store.election import Candidate
 from borgish.store.leadership import Leadership
 from borgish.store.replay import WarmReplica
 from borgish.text import instant, span
-from borgish.wire.api import AsOf, HealthView
-from borgish.wire.api_past import HistoryList, PastWindow
+from borgish.wire.api import AsOf, CheckpointView, HealthView
+from borgish.wire.api_past import CheckpointDetail, HistoryList, PastWindow
 
 LOOK_SECONDS = 0.2
 FIRST_LOOK_SECONDS = 0.05
@@ -65,7 +68,7 @@ class Standby(Generic[S]):
         self._looked = asyncio.Condition()
         self._store_kind = ""
         self._tally = Tally()
-        self.past = StandbyPast(self, candidate, clock, self._daemon)
+        self.past = StandbyPast(cell, self, candidate, clock, self._daemon)
 
     async def at_once(self, stopping: "asyncio.Future[None]", *, may_wait: bool) -> S | None:
         """Return the store if nobody leads it; None for one who ``may_wait``.
@@ -205,71 +208,100 @@ class Standby(Generic[S]):
         )
 
 
+class _Opened(msgspec.Struct, frozen=True):
+    """What reads the database, by one connection."""
+
+    store: Store
+    moments: Moments
+    history: History
+    checkpoints: CheckpointReader
+
+
 class StandbyPast(Generic[S]):
     """The past, as one who stands by reads it from the database, up to what its copy has. Raises NotLeading
     where it cannot."""
 
     def __init__(
-        self, standby: Standby[S], candidate: Candidate[S], clock: Clock, daemon: Callable[[], Daemon]
+        self,
+        cell: str,
+        standby: Standby[S],
+        candidate: Candidate[S],
+        clock: Clock,
+        daemon: Callable[[], Daemon],
     ) -> None:
+        self._cell = cell
         self._standby = standby
         self._candidate = candidate
         self._clock = clock
         self._daemon = daemon
-        self._store: S | None = None
-        self._moments: Moments | None = None  # of that store
+        self._opened: _Opened | None = None
         self._opening = asyncio.Lock()
         self._one_at_a_time = asyncio.Lock()
 
     async def find(self, moment: Moment) -> AsOf:
         """Return which moment is meant; see ``Moments``. Waits a while for a position that is yet to come."""
         await self._reached(moment)
-        return await self._asked(lambda moments, _: moments.find(moment))
+        return await self._asked(lambda it: it.moments.find(moment))
 
     async def read(self, as_of: AsOf, view: Callable[[Reading], T]) -> T:
         """Return what ``view`` makes of the cell as it was."""
-        return await self._asked(lambda moments, _: moments.read(as_of, view))
+        return await self._asked(lambda it: it.moments.read(as_of, view))
 
     async def read_both(self, old: AsOf, new: AsOf, view: Callable[[Cell, Cell], T]) -> T:
         """Return what ``view`` makes of the cell as it was at two moments."""
-        return await self._asked(lambda moments, _: moments.read_both(old, new, view))
+        return await self._asked(lambda it: it.moments.read_both(old, new, view))
 
     async def window(self, moment: Moment) -> PastWindow:
         """Return the entries of the journal around a moment; see ``Moments``. Waits as ``find`` does."""
         await self._reached(moment)
-        return await self._asked(lambda moments, _: moments.window(moment))
+        return await self._asked(lambda it: it.moments.window(moment))
 
     async def latest(self, wanted: HistoryFilter, before: int, limit: int) -> HistoryList:
         """Return the latest entries of the journal that match; see ``History``."""
-        return await self._asked(lambda _, history: history.latest(wanted, before, limit))
+        return await self._asked(lambda it: it.history.latest(wanted, before, limit))
+
+    async def checkpoints(self) -> list[CheckpointView]:
+        """Return the kept checkpoints, newest first."""
+        return await self._asked(lambda it: it.checkpoints.listed())
+
+    async def checkpoint(self, position: int) -> CheckpointDetail:
+        """Look into a checkpoint. Raises NotFound."""
+        return await self._asked(lambda it: it.checkpoints.detail(position))
 
     async def _reached(self, moment: Moment) -> None:
         await self._standby.read(lambda _reading: None, moment.position or 0)
 
-    async def _asked(self, ask: Callable[[Moments, History], Awaitable[T]]) -> T:
-        store: S | None = None
+    async def _asked(self, ask: "Callable[[_Opened], Awaitable[T]]") -> T:
+        opened: _Opened | None = None
         try:
             async with self._opening:
-                if self._store is None:
-                    self._store = await asyncio.to_thread(self._candidate.another_reader)
-                    if self._store is None:
-                        raise NotLeading("this borgmaster stands by, and the database is of another version")
-                    self._moments = Moments(self, self, self._store, self._clock, self._daemon)
-                store, moments = self._store, self._moments
-            assert moments is not None  # it comes with the store
-            return await ask(moments, History(self, store, self._clock))
+                if self._opened is None:
+                    self._opened = await self._open()
+                opened = self._opened
+            return await ask(opened)
         except Unreachable as error:
-            if store is not None and store is self._store:
+            if opened is not None and opened is self._opened:
                 self.close()
             why = f"this borgmaster stands by, and cannot read the past: {error.message}"
             raise NotLeading(why) from error
 
+    async def _open(self) -> "_Opened":
+        store = await asyncio.to_thread(self._candidate.another_reader)
+        if store is None:
+            raise NotLeading("this borgmaster stands by, and the database is of another version")
+        return _Opened(
+            store,
+            Moments(self, self, store, self._clock, self._daemon),
+            History(self, store, self._clock),
+            CheckpointReader(self._cell, store),
+        )
+
     def close(self) -> None:
         """Let go of the connection; another one is made for who asks again. Waits for nobody: what is read
         may hang, and who is about to lead must not."""
-        if self._store is not None:
-            asyncio.get_running_loop().run_in_executor(None, self._store.close)
-        self._store = self._moments = None
+        if self._opened is not None:
+            asyncio.get_running_loop().run_in_executor(None, self._opened.store.close)
+        self._opened = None
 
     @property
     def cell(self) -> Cell:

@@ -125,8 +125,9 @@ class HistoryList(msgspec.Struct, frozen=True, omit_defaults=True):
     as_of: AsOf | None = None  # of a standby: nothing after it is told
 
 
-class CheckpointList(msgspec.Struct, frozen=True):
+class CheckpointList(msgspec.Struct, frozen=True, omit_defaults=True):
     items: tuple[CheckpointView, ...]
+    as_of: AsOf | None = None
 
 
 class Imported(msgspec.Struct, frozen=True):

@@ -18,10 +18,11 @@ from borgish.api.views.history import HistoryFilter
 from borgish.cell.events import Entry, MachineCordoned
 from borgish.cell.observed import Observed
 from borgish.client import Client, Params
-from borgish.errors import Fenced, Invalid, NotLeading, Unreachable
+from borgish.errors import Fenced, Invalid, NotFound, NotLeading, Unreachable
 from borgish.wire.api import (
     Accepted,
     AsOf,
+    CheckpointView,
     EventList,
     HealthView,
     JobDetail,
@@ -33,8 +34,8 @@ from borgish.wire.api import (
     TaskList,
     WhyView,
 )
-from borgish.wire.api_past import DiffView, HistoryList, PastWindow
-from tests.integration.api.fakes import PAST, PATIENCE_SECONDS, TOKENS, FakeMoments, RunningApi
+from borgish.wire.api_past import CheckpointDetail, CheckpointList, DiffView, HistoryList, PastWindow
+from tests.integration.api.fakes import CHECKPOINT, PAST, PATIENCE_SECONDS, TOKENS, FakeMoments, RunningApi
 
 T = TypeVar("T")
 ANY = {"at_least": 0}
@@ -71,6 +72,12 @@ class PastOfBoth(FakeMoments):
             raise NotLeading("cannot read the past")
         self.found.append(moment)
         return await super().find(moment)
+
+    async def checkpoints(self) -> list[CheckpointView]:
+        return await self._master.listed()
+
+    async def checkpoint(self, position: int) -> CheckpointDetail:
+        return await self._master.detail(position)
 
     async def latest(self, wanted: HistoryFilter, before: int, limit: int) -> HistoryList:
         return await self._master.latest(wanted, before, limit)
@@ -229,6 +236,21 @@ def test_it_tells_what_happened_up_to_where_its_copy_is(one: Standby) -> None:
     assert client.get("/v1/summary", ANY, SummaryView).events == events.items
     assert client.url == one.url
     assert one.leader.client("bgt_ann").get("/v1/history", ANY, HistoryList).as_of is None
+
+
+def test_it_shows_the_checkpoints_and_has_their_bodies_handed_out_by_the_leader(one: Standby) -> None:
+    one.knows(one.leader.serving.url)
+    client = Client(one.url, "bgt_admin")
+    kept = client.get("/v1/checkpoints", ANY, CheckpointList)
+    assert (kept.items, kept.as_of) == ((CHECKPOINT,), PAST)
+    client.get("/v1/checkpoints/20", ANY, CheckpointDetail)
+    with pytest.raises(NotFound):
+        client.raw("GET", "/v1/checkpoints/21", ANY)
+    assert client.url == one.url
+    with pytest.raises(Invalid, match="the audit log is told who reads it, and that is for who leads"):
+        client.raw("GET", "/v1/checkpoints/20/body", ANY)
+    client.raw("GET", "/v1/checkpoints/20/body")
+    assert client.url == one.leader.serving.url
 
 
 @pytest.mark.parametrize("path", ["/v1/why/ann/web", "/v1/why/ann/web/0", "/v1/apps/ann/shop/why"])

@@ -13,7 +13,7 @@ from borgish.api.views.tally import Tally
 from borgish.cell.events import Entry, JobForgotten, JobSubmitted, MachineUp, TasksEnded
 from borgish.cell.observed import Observed
 from borgish.clock import Now
-from borgish.errors import InUse, Invalid, NotLeading, Unreachable
+from borgish.errors import InUse, Invalid, NotFound, NotLeading, Unreachable
 from borgish.master import standby
 from borgish.master.standby import Standby
 from borgish.store.leadership import Leadership
@@ -21,6 +21,7 @@ from borgish.store.memory import MemoryStore
 from borgish.vocabulary import Ending
 from borgish.wire.api import StatusView
 from tests.contract.store.samples import CELL, JOB, Life, job
+from tests.unit.master.reading import read_back_here
 
 
 class Hand:
@@ -302,6 +303,18 @@ async def test_two_moments_are_compared_and_walked_through(bench: Bench) -> None
     old, new = [await past.find(moment) for moment in (Moment("1", position=1), Moment("now"))]
     assert (old.position, new.position) == (1, position)
     assert await past.read_both(old, new, lambda *both: [len(each.machines) for each in both]) == [0, 1]
+
+
+async def test_checkpoints_are_listed_and_looked_into(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    read_back_here(monkeypatch)
+    past, position = bench.standby.past, bench.life.checkpoint().position
+    (kept,) = await past.checkpoints()
+    assert (kept.position, kept.problem) == (position, "")
+    found = await past.checkpoint(position)
+    assert found.contents is not None
+    assert found.contents.machines == 1
+    with pytest.raises(NotFound):
+        await past.checkpoint(position + 1)
 
 
 async def test_a_connection_that_breaks_sends_on_to_the_leader_and_another_one_follows(bench: Bench) -> None:
