@@ -10,6 +10,7 @@ from typing import TypeVar
 from litestar import get, post
 
 from borgish.api.auth import POLICY, Policy
+from borgish.api.moments import AT_LEAST
 from borgish.api.openapi import CONSUMES
 from borgish.api.parameters import LIMIT_MAX, After, Limit, Owner, SecretId, checked_name, cut
 from borgish.api.request import ApiRequest
@@ -62,7 +63,7 @@ def _page(things: Mapping[str, T], after: str, limit: int) -> tuple[list[T], Pag
 # Users and groups
 
 
-@get("/v1/users", opt={POLICY: Policy.ADMIN})
+@get("/v1/users", opt={POLICY: Policy.ADMIN, AT_LEAST: True})
 async def list_users(request: ApiRequest, limit: Limit = LIMIT_MAX, after: After = "") -> UserList:
     """List who may have jobs."""
 
@@ -110,7 +111,7 @@ async def change_grants(request: ApiRequest, user: Owner) -> Accepted:
     return await request.command(ChangeGrants(user, add, remove))
 
 
-@get("/v1/groups", opt={POLICY: Policy.ADMIN})
+@get("/v1/groups", opt={POLICY: Policy.ADMIN, AT_LEAST: True})
 async def list_groups(request: ApiRequest, limit: Limit = LIMIT_MAX, after: After = "") -> GroupList:
     """List the groups of users."""
 
@@ -160,7 +161,7 @@ def _shown(grants: tuple[str, ...]) -> tuple[str, ...]:
 # Tokens
 
 
-@get("/v1/tokens", opt={POLICY: Policy.SELF})
+@get("/v1/tokens", opt={POLICY: Policy.SELF, AT_LEAST: True})
 async def list_tokens(request: ApiRequest, limit: Limit = LIMIT_MAX, after: After = "") -> TokenList:
     """List the tokens of the cell; whoever is no admin sees the own ones of the same role."""
     who = request.user
@@ -244,7 +245,7 @@ async def revoke_token(request: ApiRequest, token: SecretId) -> Accepted:
 # Invitations of machines
 
 
-@get("/v1/invitations", opt={POLICY: Policy.ADMIN})
+@get("/v1/invitations", opt={POLICY: Policy.ADMIN, AT_LEAST: True})
 async def list_invitations(
     request: ApiRequest, limit: Limit = LIMIT_MAX, after: After = ""
 ) -> InvitationList:

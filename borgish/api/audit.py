@@ -3,7 +3,7 @@
 from litestar import get, post
 
 from borgish.api.auth import POLICY, Policy
-from borgish.api.moments import moment
+from borgish.api.moments import LEADER_ONLY, moment
 from borgish.api.openapi import CONSUMES
 from borgish.api.parameters import BeforePosition, Limit, Since, UserFilter
 from borgish.api.request import ApiRequest
@@ -16,7 +16,7 @@ from borgish.wire.api_access import AuditList, AuditVerdict, AuditVerifyRequest,
 ENTRIES_DEFAULT = 100
 
 
-@get("/v1/audit", opt={POLICY: Policy.ADMIN})
+@get("/v1/audit", opt={POLICY: Policy.ADMIN, LEADER_ONLY: "the audit log is not part of the journal"})
 async def list_audit(
     request: ApiRequest,
     user: UserFilter = "",

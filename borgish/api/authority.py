@@ -11,6 +11,7 @@ from litestar import Response, get, post
 from borgish.api.auth import POLICY, Policy
 from borgish.api.errors import encode, headers_of, problem_of
 from borgish.api.middleware import App, Receive, Scope, Send
+from borgish.api.moments import LEADER_ONLY
 from borgish.api.openapi import PRODUCES
 from borgish.api.rate_limits import Limits
 from borgish.api.request import ApiRequest
@@ -42,7 +43,10 @@ async def note_sealed(request: ApiRequest) -> Accepted:
     return Accepted(position, "", "noted")
 
 
-@get(AUTHORITY_PATH, opt={POLICY: Policy.OPEN, PRODUCES: {PEM: {}}})
+@get(
+    AUTHORITY_PATH,
+    opt={POLICY: Policy.OPEN, PRODUCES: {PEM: {}}, LEADER_ONLY: "each borgmaster answers this without it"},
+)
 async def show_authority(request: ApiRequest) -> Response[bytes]:
     """Show the authorities that the cell trusts, in PEM, the one that signs first; no token is needed."""
     # In the table for whoever reads that; the door below is asked before, and needs no leader.

@@ -24,7 +24,7 @@ from litestar.typing import FieldDefinition
 import borgish
 from borgish.api.auth import POLICY, Policy
 from borgish.api.errors import PROBLEM
-from borgish.api.moments import AT, AT_CHARACTERS_MAX, AT_LEAST, AT_PATTERN
+from borgish.api.moments import AT, AT_CHARACTERS_MAX, AT_LEAST, AT_PATTERN, LEADER_ONLY
 from borgish.api.parameters import takes_at_least
 from borgish.api.preconditions import ETAG, IF_MATCH, TAG_PATTERN
 from borgish.api.request import ApiRequest
@@ -65,7 +65,14 @@ _IF_MATCH_PARAMETER = {
 _BOUNDS = {"ge": "minimum", "le": "maximum", "min_length": "minLength", "max_length": "maxLength"}
 
 
-@get("/v1/openapi.json", opt={POLICY: Policy.READ, PRODUCES: {"application/json": {}}})
+@get(
+    "/v1/openapi.json",
+    opt={
+        POLICY: Policy.READ,
+        PRODUCES: {"application/json": {}},
+        LEADER_ONLY: "it describes the API of who leads, and is of no position",
+    },
+)
 async def show_openapi(request: ApiRequest) -> Response[bytes]:
     """Describe this API as OpenAPI 3.1."""
     described = document(request.app, request.services.bands())

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from litestar import get, post
 
 from borgish.api.auth import POLICY, Policy
-from borgish.api.moments import AT, moment_ahead
+from borgish.api.moments import AT, LEADER_ONLY, moment_ahead
 from borgish.api.openapi import CONSUMES
 from borgish.api.parameters import LIMIT_MAX, After, BandName, Limit, Owner, UserFilter, checked_name, cut
 from borgish.api.preconditions import ETAG, IF_MATCH
@@ -32,7 +32,7 @@ NAMES_MAX = 64
 _NAME = re.compile(NAME_PATTERN)
 
 
-@get("/v1/bands", opt={POLICY: Policy.READ})
+@get("/v1/bands", opt={POLICY: Policy.READ, LEADER_ONLY: "bands are as who leads was started with"})
 async def show_bands(request: ApiRequest) -> Bands:
     """Show where the bands begin in this cell, and by which other names they go."""
     return request.services.bands()

@@ -7,6 +7,7 @@ the link alone: no route answers with one.
 from litestar import get, post
 
 from borgish.api.auth import POLICY, Policy, may_see_inside
+from borgish.api.moments import AT_LEAST
 from borgish.api.openapi import CONSUMES
 from borgish.api.parameters import LIMIT_MAX, After, Limit, Owner, SecretName, UserFilter, checked_name, cut
 from borgish.api.request import ApiRequest
@@ -22,7 +23,7 @@ from borgish.wire.api import Accepted
 from borgish.wire.api_access import SecretList, SecretRequest, SecretView
 
 
-@get("/v1/secrets", opt={POLICY: Policy.SUBMIT})
+@get("/v1/secrets", opt={POLICY: Policy.SUBMIT, AT_LEAST: True})
 async def list_secrets(
     request: ApiRequest, user: UserFilter = "", limit: Limit = LIMIT_MAX, after: After = ""
 ) -> SecretList:

@@ -5,7 +5,7 @@ from litestar.response import Stream
 
 from borgish.api.auth import POLICY, Policy
 from borgish.api.lists import Order, Scan, listed
-from borgish.api.moments import AT, moment
+from borgish.api.moments import AT, LEADER_ONLY, moment
 from borgish.api.openapi import PRODUCES
 from borgish.api.parameters import (
     LIMIT_MAX,
@@ -81,7 +81,11 @@ async def show_task(request: ApiRequest, user: Owner, name: JobName, index: Task
 
 @get(
     "/v1/tasks/{user:str}/{name:str}/{index:int}/logs",
-    opt={POLICY: Policy.OWN, PRODUCES: {"application/octet-stream": {}}},
+    opt={
+        POLICY: Policy.OWN,
+        PRODUCES: {"application/octet-stream": {}},
+        LEADER_ONLY: "machines are reached by who leads",
+    },
 )
 async def task_logs(
     request: ApiRequest,

@@ -14,6 +14,7 @@ from litestar.response import Stream
 
 from borgish.api.auth import POLICY, Policy
 from borgish.api.errors import problem_of
+from borgish.api.moments import LEADER_ONLY
 from borgish.api.openapi import PRODUCES
 from borgish.api.parameters import JobFilter, Kinds
 from borgish.api.request import ApiRequest
@@ -29,7 +30,14 @@ STALLED_SECONDS_MAX = 60.0
 _HEARTBEAT = b": alive\n\n"
 
 
-@get("/v1/watch", opt={POLICY: Policy.READ, PRODUCES: {"text/event-stream": {}}})
+@get(
+    "/v1/watch",
+    opt={
+        POLICY: Policy.READ,
+        PRODUCES: {"text/event-stream": {}},
+        LEADER_ONLY: "what is new is told by who leads",
+    },
+)
 async def watch(request: ApiRequest, kinds: Kinds = "event", job: JobFilter = "") -> Stream:
     """Stream what happens. ``Last-Event-ID`` resumes after a message; 410 when that is no longer kept."""
     last_id = request.headers.get("last-event-id", "")

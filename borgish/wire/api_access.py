@@ -5,7 +5,7 @@ from typing import Annotated
 import msgspec
 
 from borgish.vocabulary import NAME_PATTERN
-from borgish.wire.api import Page
+from borgish.wire.api import AsOf, Page
 
 TOKEN_SECONDS_MAX = 10 * 365 * 86400.0
 
@@ -28,9 +28,10 @@ class UserView(msgspec.Struct, frozen=True):
     tokens: int
 
 
-class UserList(msgspec.Struct, frozen=True):
+class UserList(msgspec.Struct, frozen=True, omit_defaults=True):
     items: tuple[UserView, ...]
     page: Page
+    as_of: AsOf | None = None
 
 
 class GroupView(msgspec.Struct, frozen=True):
@@ -42,9 +43,10 @@ class GroupView(msgspec.Struct, frozen=True):
     grants: tuple[str, ...]
 
 
-class GroupList(msgspec.Struct, frozen=True):
+class GroupList(msgspec.Struct, frozen=True, omit_defaults=True):
     items: tuple[GroupView, ...]
     page: Page
+    as_of: AsOf | None = None
 
 
 class MembersRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -90,9 +92,10 @@ class TokenView(msgspec.Struct, frozen=True):
     note: str
 
 
-class TokenList(msgspec.Struct, frozen=True):
+class TokenList(msgspec.Struct, frozen=True, omit_defaults=True):
     items: tuple[TokenView, ...]
     page: Page
+    as_of: AsOf | None = None
 
 
 class InvitationRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -115,9 +118,10 @@ class InvitationView(msgspec.Struct, frozen=True):
     expires_at: str
 
 
-class InvitationList(msgspec.Struct, frozen=True):
+class InvitationList(msgspec.Struct, frozen=True, omit_defaults=True):
     items: tuple[InvitationView, ...]
     page: Page
+    as_of: AsOf | None = None
 
 
 class SecretRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -144,9 +148,10 @@ class SecretView(msgspec.Struct, frozen=True):
     revoked_machines: tuple[str, ...]
 
 
-class SecretList(msgspec.Struct, frozen=True):
+class SecretList(msgspec.Struct, frozen=True, omit_defaults=True):
     items: tuple[SecretView, ...]
     page: Page
+    as_of: AsOf | None = None
 
 
 class AuditView(msgspec.Struct, frozen=True):

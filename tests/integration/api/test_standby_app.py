@@ -9,8 +9,10 @@ import msgspec
 import pytest
 
 from borgish.api import standby
+from borgish.api.app import ROUTES
 from borgish.api.middleware import LOOPBACK_HOSTS, AuthMiddleware
-from borgish.api.moments import Moment
+from borgish.api.moments import LEADER_ONLY, Moment
+from borgish.api.parameters import takes_at_least
 from borgish.api.serve import serve
 from borgish.api.services import Reading
 from borgish.api.standby import StandbyApp
@@ -251,6 +253,23 @@ def test_it_shows_the_checkpoints_and_has_their_bodies_handed_out_by_the_leader(
         client.raw("GET", "/v1/checkpoints/20/body", ANY)
     client.raw("GET", "/v1/checkpoints/20/body")
     assert client.url == one.leader.serving.url
+
+
+@pytest.mark.parametrize("noun", ["users", "groups", "tokens", "invitations", "secrets"])
+def test_it_lists_who_may_do_what(one: Standby, noun: str) -> None:
+    said = json.loads(Client(one.url, "bgt_admin").raw("GET", f"/v1/{noun}", {"at_least": PAST.position}))
+    assert said["as_of"]["position"] == PAST.position
+    assert one.ask("GET", f"/v1/{noun}?at_least=0", "bgt_join")[0] == 403
+    leaders = json.loads(one.leader.client().raw("GET", f"/v1/{noun}"))
+    assert (said["items"], "as_of" in leaders) == (leaders["items"], False)
+
+
+def test_every_read_says_whether_a_standby_answers_it_or_why_not() -> None:
+    reads = [route for route in ROUTES if "GET" in route.http_methods]
+    assert reads
+    for route in reads:
+        assert takes_at_least(route) is not bool(route.opt.get(LEADER_ONLY)), route.paths
+    assert not [route for route in ROUTES if route not in reads and takes_at_least(route)]
 
 
 @pytest.mark.parametrize("path", ["/v1/why/ann/web", "/v1/why/ann/web/0", "/v1/apps/ann/shop/why"])
