@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from borgish.cli import complete
+from borgish.cli.at_option import client_at
 from borgish.cli.confirm import YesOption, confirm
 from borgish.cli.listing import LimitOption, Listing, UserFilterOption, columns_option, of_user, sort_option
 from borgish.cli.render import Column, Form, FormOption, age_column
@@ -122,7 +123,7 @@ def list_users(
     """List the users, and what they are granted."""
     from borgish.cli.lookup import every
 
-    client = _client(context)
+    client = client_at(context, "", output)
     Listing(
         items=lambda: every(client, "/v1/users", {}, UserList),
         columns=USER_COLUMNS,
@@ -187,7 +188,7 @@ def list_groups(
     """List the groups, and who is in them."""
     from borgish.cli.lookup import every
 
-    client = _client(context)
+    client = client_at(context, "", output)
     Listing(
         items=lambda: every(client, "/v1/groups", {}, GroupList),
         columns=GROUP_COLUMNS,
@@ -330,7 +331,7 @@ def list_tokens(
     """List the tokens by their ids; whoever is no admin sees the own ones."""
     from borgish.cli.lookup import every
 
-    client = _client(context)
+    client = client_at(context, "", output)
     Listing(
         items=lambda: (
             token

@@ -181,7 +181,7 @@ def history(
     output: FormOption = Form.TABLE,
 ) -> None:
     """List the versions of an application: who applied them, when, and what was changed."""
-    client = session_of(context).client()
+    client = client_at(context, "", output)
     Listing(
         items=lambda: latest(_versions(client, find_app(client, name).app.name), limit),
         columns=VERSION_COLUMNS,

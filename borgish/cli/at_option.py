@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from borgish.client import Client
 
 
+SECONDS = 30.0
 SECONDS_MAX = 120.0  # a long way from the nearest checkpoint takes its time
 MOMENT = "TIME|POSITION|CHECKPOINT"
 MOMENTS = "2026-01-31T12:00, 12:00, 5m ago, a position of the journal, or a checkpoint's name"
@@ -61,16 +62,19 @@ NowOnly = Annotated[str, typer.Option("--at", hidden=True, callback=_refuse_past
 """Accepted by commands that have no past, in order to refuse it with the reason."""
 
 
-def client_at(context: typer.Context, at: str, form: Form, *, leader_only: bool = False) -> "Client":
+def client_at(
+    context: typer.Context, at: str, form: Form, *, leader_only: bool = False, seconds: float = SECONDS
+) -> "Client":
     """Return the client of a command that reads; with ``at``, one to which the cell is as it was then.
 
     The moment is looked up once, so that all the reads of one command are of the same, and is printed: above
-    a table, and beside all else. ``leader_only``: no standby knows what is asked for.
+    a table, and beside all else. ``leader_only``: no standby knows what is asked for. ``seconds``: how long
+    an answer may take, without ``at``.
     """
     session = session_of(context)
+    client = session.client(SECONDS_MAX if at else seconds)
     if session.from_standby and not leader_only:
-        return _of_standby(session, at, form)
-    client = session.client(SECONDS_MAX) if at else session.client()
+        return _of_standby(session, client, at, form)
     if not at:
         return client
     found = client.get("/v1/moment", {"at": zoned(at)}, AsOf)
@@ -78,14 +82,18 @@ def client_at(context: typer.Context, at: str, form: Form, *, leader_only: bool 
     return client.as_of(found.position)
 
 
-def _of_standby(session: Session, at: str, form: Form) -> "Client":
-    """Return a client of a master that stands by, and print which moment is shown, with ``at`` one of the
-    past; of the leader, and print why, where none has what is asked for."""
-    client = session.client(SECONDS_MAX) if at else session.client()
+def standby_of(session: Session, client: "Client") -> "Client | None":
+    """Return the client of a standby that has what is asked for; None, which is said, where there is none."""
     standby = client.of_standby(session.at_least)
     if standby is None:
         print_err("no borgmaster stands by with a copy of the cell; the leader answers")
-        standby = client
+    return standby
+
+
+def _of_standby(session: Session, client: "Client", at: str, form: Form) -> "Client":
+    """Return a client of a master that stands by, and print which moment is shown, with ``at`` one of the
+    past; of the leader, and print why, where none has what is asked for."""
+    standby = standby_of(session, client) or client
     asked = standby.url
     found = standby.get("/v1/moment", {"at": zoned(at)} if at else None, AsOf)
     if standby.url != asked:

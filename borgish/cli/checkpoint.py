@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from borgish.cli import complete
+from borgish.cli.at_option import client_at
 from borgish.cli.confirm import YesOption, confirm
 from borgish.cli.listing import LimitOption, Listing, WatchOption, columns_option, sort_option
 from borgish.cli.render import Column, Form, FormOption, age_column, fields, show_list, show_one
@@ -99,7 +100,7 @@ def list_(
     output: FormOption = Form.TABLE,
 ) -> None:
     """List the kept checkpoints, newest first."""
-    client = session_of(context).client()
+    client = client_at(context, "", output)
     Listing(
         items=lambda: (it for it in _kept(client) if state in (None, _state(it))),
         columns=CHECKPOINT_COLUMNS,
@@ -130,7 +131,7 @@ def create(
 @app.command()
 def show(context: typer.Context, which: Which, output: FormOption = Form.TABLE) -> None:
     """Show one checkpoint and what is in it."""
-    client = session_of(context).client(SECONDS_MAX)
+    client = client_at(context, "", output, seconds=SECONDS_MAX)
     detail = client.get(_path(find_checkpoint(client, which)), None, CheckpointDetail)
     show_one(detail, output, str(detail.checkpoint.position), lambda it, _: checkpoint_in_full(it))
 

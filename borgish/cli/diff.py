@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperCommand
 
 from borgish.cli import complete
-from borgish.cli.at_option import MOMENTS, SECONDS_MAX
+from borgish.cli.at_option import MOMENTS, SECONDS_MAX, client_at
 from borgish.cli.render import Form, FormOption, plural, show_list, show_one
 from borgish.cli.session import session_of, single
 from borgish.cli.sources import VarOption
@@ -65,7 +65,7 @@ def diff(
         raise typer.Exit(show_file_diff(session_of(context), files, var or [], asked, output))
     if not old:
         raise typer.BadParameter(f"name a moment, {MOMENTS}, or files with -f", param_hint="A")
-    client = session_of(context).client(SECONDS_MAX)
+    client = client_at(context, "", output, seconds=SECONDS_MAX)
     found = client.get("/v1/diff", {"from": zoned(old), "to": zoned(new)}, DiffView)
     if output is Form.NAME:
         changes = [change for section in found.changes.values() for change in section]

@@ -84,7 +84,7 @@ def events(
         raise typer.BadParameter(
             f"cannot be combined with {'--at' if at else '--sort'}", param_hint="--follow"
         )
-    client = client_at(context, at, output, leader_only=True)
+    client = client_at(context, at, output, leader_only=follow)
     name = "{}/{}".format(*find_task(client, task)) if task else ""
     key = find_job(client, job) if job else ""
     if follow:
@@ -172,7 +172,7 @@ def why(
     """Say why a task, a job or an application is as it is."""
     from borgish.cli.lookup import why_path
 
-    client = client_at(context, at, output, leader_only=True)
+    client = client_at(context, at, output, leader_only=not at)
     view = client.get(why_path(client, name), None, WhyView)
     show_one(view, output, view.name, lambda it, wide: explained(it, wide=wide))
 

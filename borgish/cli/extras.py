@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from borgish.cli.at_option import NowOnly
+from borgish.cli.at_option import NowOnly, standby_of
 from borgish.cli.session import session_of, single
 
 dashboard_app = single()
@@ -23,7 +23,8 @@ def dashboard(
     """Show the cell, live, and walk through it.
 
     What needs somebody comes first. Enter goes into a job, a task, its log; Esc goes back; t goes back in
-    time; ? shows all keys; q quits. What is done from it are commands of borgctl, asked about before.
+    time; ? shows all keys; q quits. What is done from it are commands of borgctl, asked about before. With
+    --read-from standby what is of the past comes from there.
     """
     from borgish.dashboard.app import run
     from borgish.dashboard.commands import Commands
@@ -32,7 +33,8 @@ def dashboard(
     client = session.client()
     role = "" if once or read_only else session.role() or "admin"  # where nobody says, the master will
     commands = Commands(session.command_line, role)
-    raise typer.Exit(run(client, once=once, commands=commands))
+    past = standby_of(session, client) if session.from_standby else None
+    raise typer.Exit(run(client, once=once, commands=commands, past=past))
 
 
 schema_app = single()

@@ -8,10 +8,10 @@ import msgspec
 import typer
 
 from borgish.cli import complete
-from borgish.cli.at_option import SinceOption, UntilOption
+from borgish.cli.at_option import SinceOption, UntilOption, client_at
 from borgish.cli.listing import choose, columns_option, order_by, sort_option
 from borgish.cli.render import Column, Form, FormOption, show_list
-from borgish.cli.session import session_of, single
+from borgish.cli.session import single
 from borgish.text import day_and_time, wall_time, zoned
 from borgish.wire.api import EventView
 from borgish.wire.api_past import HistoryList, HistoryView
@@ -97,7 +97,7 @@ def history(
         raise typer.BadParameter(f"cannot be combined with {other}", param_hint=option)
     chosen, fields = choose(columns, HISTORY_COLUMNS, output)
     order = order_by(sort, HISTORY_COLUMNS, _name)
-    client = session_of(context).client()
+    client = client_at(context, "", output)
     subject = _about_machine(client, machine) if machine else about(client, name)
     entries, last = latest(client, subject | {"since": zoned(since), "until": zoned(until)}, limit)
     none = f"the journal has no entries about {name or machine}" if subject else "the journal has no entries"

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import borgish.cli.drain  # noqa: F401 - its commands are of the same noun
+from borgish.cli.at_option import client_at
 from borgish.cli.confirm import YesOption, confirm
 from borgish.cli.listing import LimitOption, Listing, columns_option, sort_option
 from borgish.cli.machine import MachineName, app
@@ -124,10 +125,11 @@ def invitations(
     from borgish.cli.lookup import every
     from borgish.client import quoted
 
-    client = session_of(context).client()
     if revoke:
+        client = session_of(context).client()
         say_accepted(client.post(quoted("invitations", revoke) + "/revoke", None, Accepted))
         return
+    client = client_at(context, "", output)
     Listing(
         items=lambda: every(client, "/v1/invitations", {}, InvitationList),
         columns=COLUMNS,

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from borgish.cli.at_option import client_at
 from borgish.cli.confirm import YesOption, confirm
 from borgish.cli.listing import LimitOption, Listing, UserFilterOption, columns_option, sort_option
 from borgish.cli.render import Column, Form, FormOption
@@ -100,7 +101,7 @@ def list_secrets(
     """List secrets, what uses them, and which are to be set anew since a revoked machine had them."""
     from borgish.cli.lookup import every
 
-    client = session_of(context).client()
+    client = client_at(context, "", output)
     Listing(
         items=lambda: every(client, "/v1/secrets", {"user": user}, SecretList),
         columns=COLUMNS,

@@ -57,9 +57,12 @@ _HEIGHT_ONCE_MIN = 40
 _SIZE_UNKNOWN = (80, 24)  # what a terminal that does not say has most likely
 
 
-def run(client: "Client", *, once: bool, commands: Commands | None = None) -> int:
+def run(
+    client: "Client", *, once: bool, commands: Commands | None = None, past: "Client | None" = None
+) -> int:
     """Show the cell until somebody quits; or one frame, with ``once`` or where there is no terminal.
-    ``commands`` runs what somebody chooses to do; without, one only looks.
+    ``commands`` runs what somebody chooses to do; without, one only looks. ``past`` answers in place of
+    ``client`` what is of the past.
 
     Returns the exit code. Raises BorgishError when the master cannot be reached to begin with.
     """
@@ -67,7 +70,7 @@ def run(client: "Client", *, once: bool, commands: Commands | None = None) -> in
     if once or not _is_screen():
         _print_one(view)
     else:
-        _show(client, view, commands or Commands(list, ""))
+        _show(client, view, commands or Commands(list, ""), past)
     return 0
 
 
@@ -111,11 +114,11 @@ def _print_one(view: SummaryView) -> None:
     sys.stdout.flush()
 
 
-def _show(client: "Client", view: SummaryView, commands: Commands) -> None:
+def _show(client: "Client", view: SummaryView, commands: Commands, past: "Client | None") -> None:
     clock, bell = SystemClock(), Bell()
     commands.heard = bell.ring
     feed = Feed(client, clock, view, bell.ring)
-    reader = Reader(client.beside(), clock, bell.ring)
+    reader = Reader(client.beside(), clock, bell.ring, past)
     pulse = Pulse(client.beside(), clock, lambda: max(feed.news.heard_at, reader.answered_at))
     console = _console(terminal=True)
     for each in (feed, reader, pulse):

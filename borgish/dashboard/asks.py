@@ -30,6 +30,7 @@ BUSIEST_MAX = 50
 USAGE_SECONDS = 30.0
 """Between two samples, mostly, and they cost a master of many machines a second of cpu."""
 MAP_SECONDS = 3.0
+AT, DIFF, WINDOW = "at", "/v1/diff", "/v1/window"
 
 
 Params = Mapping[str, str | int]
@@ -42,6 +43,11 @@ class Ask(msgspec.Struct, frozen=True):
     params: tuple[tuple[str, str | int], ...]
     answer: Any
     every_seconds: float = 1.0
+
+    @property
+    def is_of_past(self) -> bool:
+        """Whether it asks for moments of the past, which a standby can answer as well as who leads."""
+        return self.path in (DIFF, WINDOW) or any(name == AT for name, _ in self.params)
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -112,11 +118,11 @@ def _why(place: Place) -> tuple[Ask, ...]:
 
 def _diff(place: Place) -> tuple[Ask, ...]:
     first, _, last = place.subject.partition("..")
-    return (_ask("/v1/diff", DiffView, {"from": first, "to": last}),)
+    return (_ask(DIFF, DiffView, {"from": first, "to": last}),)
 
 
 def _window(place: Place) -> tuple[Ask, ...]:
-    return (_ask("/v1/window", PastWindow, {"around": place.page}),)
+    return (_ask(WINDOW, PastWindow, {"around": place.page}),)
 
 
 _ASKS: dict[View, Callable[[Place], tuple[Ask, ...]]] = {
@@ -150,7 +156,7 @@ def log_place(walk: Walk) -> Place | None:
 
 
 def _at(place: Place) -> Params:
-    return {} if place.moment is None else {"at": place.moment}
+    return {} if place.moment is None else {AT: place.moment}
 
 
 def _rows(place: Place) -> Params:

@@ -31,11 +31,14 @@ _PASSING = (Unreachable, NotLeading, TooManyRequests)
 class Reader:
     """Answers what is asked last. One thread writes ``answer``, replacing it as a whole."""
 
-    def __init__(self, client: "Client", clock: Clock, heard: Callable[[], None]) -> None:
-        """``heard`` is called from the thread when there is something new."""
+    def __init__(
+        self, client: "Client", clock: Clock, heard: Callable[[], None], past: "Client | None" = None
+    ) -> None:
+        """``heard`` is called from the thread when there is something new. ``past`` is asked for what is of
+        the past, in place of ``client``."""
         self._clock = clock
         self.answer = Answer(())
-        self._client = client
+        self._client, self._past = client, past or client
         self._heard = heard
         self._asks: tuple[Ask, ...] = ()
         self._is_fixed = True
@@ -94,7 +97,8 @@ class Reader:
                 if due[i] <= now:
                     due[i] = now + FAILED_AGAIN_SECONDS
                     self.asking_since = now
-                    views[i] = self._client.get(each.path, _in_zone(each.params), each.answer)
+                    client = self._past if each.is_of_past else self._client
+                    views[i] = client.get(each.path, _in_zone(each.params), each.answer)
                     self.answered_at = self._clock.now().mono
                     due[i] = math.inf if fixed else now + each.every_seconds
         except BorgishError as error:

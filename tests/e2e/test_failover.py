@@ -127,6 +127,9 @@ def test_a_standby_sends_on_to_the_leader_and_leads_when_it_is_killed(pair: Pair
     )
     assert past.out.count("ann/sleepers/") == 3
     assert past.err == ""
+    for command in (("diff", "1"), ("history",), ("events",), ("checkpoint", "list")):
+        told = made.borgctl("--read-from", "standby", "--at-least", position, *command)
+        assert (told.code, f"; {pair.standby_url} stands by.\n" in told.out) == (0, True), told
     made.kill("borgmaster")
     goes_on(pair, before, epoch)
 

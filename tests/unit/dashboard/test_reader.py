@@ -249,3 +249,14 @@ def test_times_that_are_typed_are_in_the_zone_of_who_types(
     assert master.params[-1] == {"around": "2026-01-31T12:00:00+02:00"}
     monkeypatch.undo()
     time.tzset()
+
+
+def test_what_is_of_the_past_is_asked_of_who_answers_that(master: Master, heard: Heard) -> None:
+    standby = Master()
+    made = Reader(master, SystemClock(), heard, standby)
+    made.start()
+    then = Ask("/v1/usage", (("at", 2),), int)
+    made.want((then, ask("/v1/diff"), ask("/v1/window"), ask("/v1/usage")), fixed=True)
+    heard.until(lambda: len(made.answer.views) == 4)
+    made.close()
+    assert (standby.asked, master.asked) == (["/v1/usage", "/v1/diff", "/v1/window"], ["/v1/usage"])
