@@ -158,7 +158,7 @@ async def show_window(request: ApiRequest, around: AroundMoment = NOW) -> PastWi
     """Show the entries of the journal around a moment, one by one: what each changed, and the cell before."""
     now = await request.read(lambda reading: reading.now.wall)
     with request.one_of_few():
-        return await request.services.moments.window(read_moment(around, now))
+        return await request.services.moments.window(read_moment(around or NOW, now))
 
 
 @get("/v1/usage", opt={POLICY: Policy.READ, LEADER_ONLY: "what was used is sampled, and has no position"})
