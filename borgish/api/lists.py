@@ -6,8 +6,11 @@ when it was looked at, and those on the page once more when that is made.
 
 ``page.next`` of a list by name is the name of the last record. Of every other it is a *continuation*: by what
 it was sorted, with which values the last record stood there, and its name. The next page has what stands
-after that. So while nothing changes each record is on exactly one page, and meanwhile other records may come,
-go and move as they like; only one whose own value changes between two pages may be on both, or on neither.
+after that. Nothing is kept between two pages, so that a continuation never expires (Kubernetes' 410 Gone).
+
+By name, whatever else comes, goes and changes: no record is on two pages, and one that the list is about all
+the while is on exactly one, since a name is for ever. Otherwise a record whose own value changes between two
+pages may be on both, or on neither. Pages of one position are those of a moment: ``at``, with its position.
 """
 
 import heapq

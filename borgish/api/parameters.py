@@ -67,9 +67,11 @@ def _either(*patterns: str) -> dict[str, str]:
 
 
 Limit = Annotated[int, QueryParameter(ge=1, le=LIMIT_MAX, description="maximum number of items")]
-After = Annotated[
-    str, QueryParameter(max_length=400, description="continue after this item; from a list's page.next")
-]
+_AFTER = (
+    "continue after this item; from a list's page.next. By name, what matches all the while is on exactly "
+    "one page, however the cell changes, and nothing is on two; for pages of one moment give at=page.position"
+)
+After = Annotated[str, QueryParameter(max_length=400, description=_AFTER)]
 AfterPosition = Annotated[
     int, QueryParameter(name="after", ge=0, le=2**63 - 1, description="only above this position")
 ]
@@ -197,7 +199,7 @@ AfterTask = Annotated[
         name="after",
         max_length=400,
         schema_extra=_either(TASK_PATTERN, "[A-Za-z0-9_-]+"),
-        description="continue after this item; from a list's page.next",
+        description=_AFTER,
     ),
 ]
 StateFilter = Annotated[State | None, QueryParameter(name="state", description="only what is in this state")]
@@ -233,7 +235,7 @@ def _sort(keys: Iterable[str], words: str) -> Any:
         schema_extra=_either(f"-?({'|'.join(keys)})"),
         max_length=63,
         description=f"by name, or {words}; a - before it reverses the order. What changes in that between "
-        "two pages may be on both, or on neither",
+        "two pages may be on both, or on neither; of one page, and by name, nothing is",
     )
 
 

@@ -30,7 +30,7 @@ from borgish.spec.job import JobSpec
 from borgish.spec.mistakes import one_edit_away
 from borgish.text import first_line, span
 from borgish.vocabulary import job_key
-from borgish.wire.api import Accepted, AsOf, EventList
+from borgish.wire.api import Accepted, AsOf, EventList, Page
 
 T = TypeVar("T")
 
@@ -126,14 +126,20 @@ class ApiRequest(Request[Principal, None, State]):
 
         The only way to the past. Views are made of a ``Cell`` and an ``Observed``: for the past the cell is
         made from the nearest good checkpoint and the journal after it, in threads, and the ``Observed`` knows
-        nothing, so that each view shows null where it would have to guess. The moment is noted in the answer.
+        nothing, so that each view shows null where it would have to guess. The moment is noted in the answer,
+        and in a page of a list the position.
         """
 
         def shown(reading: Reading) -> T:
             answer = view(reading)
-            if reading.as_of and isinstance(answer, msgspec.Struct) and "as_of" in answer.__struct_fields__:
-                return msgspec.structs.replace(answer, as_of=reading.as_of)
-            return answer
+            if not isinstance(answer, msgspec.Struct):
+                return answer
+            told: dict[str, object] = {}
+            if reading.as_of and "as_of" in answer.__struct_fields__:
+                told["as_of"] = reading.as_of
+            if isinstance(page := getattr(answer, "page", None), Page):
+                told["page"] = msgspec.structs.replace(page, position=reading.cell.position)
+            return msgspec.structs.replace(answer, **told) if told else answer
 
         as_of = await self.as_of()
         if as_of is not None:

@@ -475,9 +475,15 @@ class SummaryView(msgspec.Struct, frozen=True):
 
 
 class Page(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Where a list goes on: pass ``next`` as ``after`` to get the rest. Empty at the end."""
+    """Where a list goes on: pass ``next`` as ``after`` to get the rest. Empty at the end; it never expires.
+
+    What a page shows is of ``position`` of the journal, and while the cell changes the next page is of a
+    later one. By name, what matches all the while is on exactly one page, and nothing is on two. For pages
+    of one position pass that as ``at``, from the first page on.
+    """
 
     next: str = ""
+    position: int = 0  # 0 of the journal itself and of the audit log, which only grow
 
 
 class TaskList(msgspec.Struct, frozen=True):

@@ -160,3 +160,23 @@ def test_a_long_list_is_made_of_several_readings(
 )
 def test_a_selector_is_read(text: str, conditions: tuple[str, ...]) -> None:
     assert tuple(map(str, parse_selector(text))) == conditions
+
+
+@pytest.mark.parametrize("what", sorted(SHAPES))
+def test_each_page_says_of_which_position_it_is(api: RunningApi, admin: Client, what: str) -> None:
+    cell = api.master.cell
+    first = admin.get(f"/v1/{what}", {"limit": 1}, SHAPES[what])
+    assert first.page.position == cell.position
+    api.do(lambda: setattr(cell, "position", cell.position + 1))
+    rest = admin.get(f"/v1/{what}", {"after": first.page.next}, SHAPES[what])
+    assert (rest.page.next, rest.page.position) == ("", first.page.position + 1)
+
+
+def test_pages_of_one_position_are_those_of_a_moment(api: RunningApi, admin: Client) -> None:
+    """What the cell has become meanwhile is on none of them."""
+    query: dict[str, str | int] = {"limit": 2, "at": PAST.position}
+    first = admin.get("/v1/tasks", query, TaskList)
+    assert [task.name for task in first.items] == ["ann/sum/0", "ann/sum/1"]
+    rest = admin.get("/v1/tasks", {"at": PAST.position, "after": first.page.next}, TaskList)
+    assert len(rest.items) == 5
+    assert {first.as_of, rest.as_of} == {PAST}

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -334,3 +335,79 @@ def test_what_is_gone_when_the_page_is_made_is_not_on_it() -> None:
         pass
     cell.jobs["ann/web"].running = 0
     assert scan.page(reading)[0] == ["bob/db"]
+
+
+def changed(data: st.DataObject, cell: Cell) -> Cell:
+    """Return a cell as it might be a turn later: a job came, went or was scaled, or a task is in another
+    state."""
+    jobs = dict(cell.jobs)
+    key = data.draw(st.sampled_from([*sorted(jobs), "ann/new", "bob/m"]))
+    made = jobs.pop(key, None)
+    what = data.draw(st.sampled_from(["goes", "scaled", "moves"]))
+    if made is None or what == "scaled":
+        user, _, name = key.partition("/")
+        spec = JobSpec(name, user, data.draw(st.integers(1, 6)), ("x",))
+        kept = made.tasks[: spec.tasks] if made else []
+        fresh = [Task(index, State.RUNNING, 100 + index, "m1") for index in range(len(kept), spec.tasks)]
+        jobs[key] = job(spec, [*kept, *fresh], 100)
+    elif what == "moves":
+        each = data.draw(st.sampled_from(made.tasks))
+        its_tasks = list(made.tasks)
+        its_tasks[each.index] = data.draw(tasks(each.index, each.attempt, over=False))
+        jobs[key] = job(made.spec, its_tasks, made.uid)
+    return Cell(Snapshot("test", cell.position + 1, jobs=jobs, machines=cell.machines))
+
+
+def running_in(cell: Cell) -> set[str]:
+    return {
+        task_name(each.key, task.index)
+        for each in cell.jobs.values()
+        for task in each.tasks
+        if task.state is State.RUNNING
+    }
+
+
+@given(readings(), st.data())
+@settings(max_examples=examples(400))
+def test_by_name_what_is_there_all_the_while_is_on_one_page_and_nothing_on_two(
+    reading: Reading, data: st.DataObject
+) -> None:
+    """Also where the cell changes while a page is looked for, which is broken off at each record here."""
+    cell, limit = reading.cell, data.draw(st.integers(1, 4))
+    sort, state = data.draw(st.sampled_from(["", "-name"])), data.draw(one_or(None, [State.RUNNING]))
+    running, jobs = running_in(cell), set(cell.jobs)
+
+    def now() -> Reading:
+        nonlocal cell
+        if data.draw(st.integers(0, 2)) == 0:
+            cell = changed(data, cell)
+            running.intersection_update(running_in(cell))
+            jobs.intersection_update(cell.jobs)
+        return msgspec.structs.replace(reading, cell=cell, tally=Tally())
+
+    def task_page(after: str) -> Scan[tuple[str, int]]:
+        order = Order(sort, after, TASK_SORTS, name_of_task, split_task_name)
+        return Scan(lambda it: TaskRecords(it, TaskQuery(state=state), order.key), order, limit)
+
+    def job_page(after: str) -> Scan[str]:
+        order = Order(sort, after, JOB_SORTS, str, str)
+        return Scan(lambda it: JobRecords(it, JobQuery(), order.key, set()), order, limit)
+
+    def all_pages(begin: Callable[[str], Scan[Any]], name: Callable[[Any], str]) -> list[str]:
+        found, after = list[str](), ""
+        while True:
+            scan = begin(after)
+            while not scan.look(now()):
+                pass
+            places, page = scan.page(now())
+            found += map(name, places)
+            after = page.next
+            if not after:
+                return found
+
+    shown = all_pages(task_page, name_of_task)
+    assert len(set(shown)) == len(shown)
+    assert running <= set(shown)
+    shown = all_pages(job_page, str)
+    assert len(set(shown)) == len(shown)
+    assert jobs <= set(shown)
