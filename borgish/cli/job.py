@@ -252,7 +252,7 @@ def list_(
         }
         asked_again = params | {"limit": 1}
         return Listing(
-            items=paged(client, "/v1/jobs", params, JobList, limit),
+            items=paged(client, "job", params, JobList, limit),
             columns=JOB_COLUMNS if client.is_present else PAST_JOB_COLUMNS,
             form=output,
             name=lambda job: job.name,

@@ -1,8 +1,8 @@
 """What all lists share: their filters, in which order they are, which columns are shown, and how they are
 watched.
 
-The master sorts and cuts what may be long: jobs, tasks and machines. All other lists come whole, and are
-sorted and cut here.
+The master sorts and cuts what may be long: jobs, tasks and machines. What is longer than one of its pages,
+and all other lists, are sorted and cut here.
 """
 
 import sys
@@ -21,6 +21,7 @@ from borgish.text import clock_time, safe
 if TYPE_CHECKING:
     from borgish.cli.lookup import Paged, Params
     from borgish.client import Client
+    from borgish.errors import Invalid
 
 T = TypeVar("T")
 
@@ -119,15 +120,34 @@ def latest(items: Sequence[T], limit: int | None) -> Sequence[T]:
 
 
 def paged(
-    client: "Client", path: str, params: "Params", page: "type[Paged[T]]", limit: int | None
+    client: "Client", noun: str, params: "Params", page: "type[Paged[T]]", limit: int | None
 ) -> Callable[[], Iterator[T]]:
-    """Return what asks for a list that the master sorts and cuts."""
-    from borgish.cli.lookup import PAGE_MAX, every, read_ahead
+    """Return what asks for jobs, tasks or machines; ``noun`` is the kind. Raises Invalid for a ``sort`` that
+    there is not.
 
-    if limit is None:
-        return lambda: read_ahead(client, path, params, page)
-    asked = params | {"limit": min(limit, PAGE_MAX)}
-    return lambda: islice(every(client, path, asked, page), limit)
+    The master sorts one page. More of them would each cost it all of the list, and what moves in the order
+    between two would be on both or on neither: so a long list comes by name, and is sorted here.
+    """
+    from borgish.cli.lookup import PAGE_MAX, every, read_ahead
+    from borgish.cli.merging import RANKS, in_order
+
+    path, sort = f"/v1/{noun}s", "" if params["sort"] == "name" else str(params["sort"])
+    if sort.removeprefix("-") not in RANKS[noun]:
+        raise _no_order(sort, filter(None, RANKS[noun]))
+    if limit is not None and (limit <= PAGE_MAX or not sort):
+        asked = params | {"limit": min(limit, PAGE_MAX)}
+        return lambda: islice(every(client, path, asked, page), limit)
+    by_name = params | {"sort": ""}
+    if not sort:
+        return lambda: read_ahead(client, path, by_name, page)
+    return lambda: islice(in_order(read_ahead(client, path, by_name, page), noun, sort), limit)
+
+
+def _no_order(sort: str, known: Iterable[str]) -> "Invalid":
+    from borgish.errors import Invalid
+
+    hint = f"Use one of {', '.join(known)}, with a - before it for the reverse"
+    return Invalid(f"sort: there is no order '{safe(sort[:63])}'", hint)
 
 
 def order_by(
@@ -145,10 +165,7 @@ def order_by(
     }
     value = values.get(key.removeprefix("-").lower())
     if value is None:
-        from borgish.errors import Invalid
-
-        hint = f"Use one of {', '.join(values)}, with a - before it for the reverse"
-        raise Invalid(f"sort: there is no order '{safe(key[:63])}'", hint)
+        raise _no_order(key, values)
 
     def place(item: T) -> tuple[int, float, str]:
         found = value(item)

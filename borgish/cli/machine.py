@@ -130,7 +130,7 @@ def list_(
 
     def listing(client: "Client") -> Listing[MachineView]:
         return Listing(
-            items=paged(client, "/v1/machines", params, MachineList, limit),
+            items=paged(client, "machine", params, MachineList, limit),
             columns=MACHINE_COLUMNS,
             form=output,
             name=lambda machine: machine.name,

@@ -1,15 +1,13 @@
-"""Lists of several cells as one. Pure.
+"""Lists in order as masters put them: long ones, and those of several cells as one. Pure.
 
-The master of each cell has sorted its own list, and its items stay in that order. What a master sorts by is
-in the views of what it lists, so that between cells it is read from there: of trouble nearly all of it, but
-not whether a task waits for other jobs, or has a probe that has not answered yet.
+What a master sorts by is in the views of what it lists, and is read from there.
 """
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain, groupby
 from operator import attrgetter
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import msgspec
 
@@ -17,13 +15,14 @@ from borgish.text import wall_time
 from borgish.vocabulary import HELD_UP, Outcome, Phase, State
 from borgish.wire.api import JobView, MachineView, TaskView
 
+T = TypeVar("T")
 Key = tuple[Any, ...]
 
 
 def merged(lists: Mapping[str, Iterable[Any]], noun: str, sort: str = "") -> Iterator[Any]:
     """Yield the items of several cells in one order, each with its cell in front, as ``cell``.
 
-    ``noun`` is what they are, job, task or machine, and ``sort`` what their masters were given.
+    ``noun`` is what they are, job, task or machine, and ``sort`` by what they are in order already.
     """
     rank, name, widened = RANKS[noun][sort.removeprefix("-")], _NAMES[noun], _Widened()
     return heapq.merge(
@@ -31,6 +30,12 @@ def merged(lists: Mapping[str, Iterable[Any]], noun: str, sort: str = "") -> Ite
         key=lambda item: (rank(item), name(item)),
         reverse=sort.startswith("-"),
     )
+
+
+def in_order(items: Iterable[T], noun: str, sort: str) -> list[T]:
+    """Return the items of one cell in the order that its master gives them by ``sort``."""
+    rank, name = RANKS[noun][sort.removeprefix("-")], _NAMES_OF_ONE[noun]
+    return sorted(items, key=lambda item: (rank(item), name(item)), reverse=sort.startswith("-"))
 
 
 def folded_by_cell(items: Iterable[Any], folded: Callable[[Iterable[Any]], Iterator[Any]]) -> Iterator[Any]:
@@ -92,11 +97,12 @@ def _job_trouble(job: JobView) -> Key:
 
 def _task_trouble(task: TaskView) -> Key:
     if task.state is State.RUNNING:
-        need = 0 if task.phase in HELD_UP else 4 if task.phase in (None, Phase.UP, Phase.HEALTHY) else 3
+        up = (None, Phase.HEALTHY) if task.probed else (None, Phase.HEALTHY, Phase.UP)
+        need = 0 if task.phase in HELD_UP else 4 if task.phase in up else 3
     elif task.state is State.DEAD:
         need = 2 if task.outcome in (Outcome.FAILED, Outcome.LOST) else 4
     else:
-        need = 1
+        need = 4 if task.waiting else 1
     return need, -wall_time(task.since)
 
 
@@ -137,6 +143,11 @@ RANKS: Mapping[str, Mapping[str, Callable[[Any], Key]]] = {
 }
 """By what is sorted, as masters do, the least first; by name where that is the same."""
 
+_NAMES_OF_ONE: Mapping[str, Callable[[Any], Any]] = {
+    "job": attrgetter("name"),
+    "task": attrgetter("job", "index"),
+    "machine": attrgetter("name"),
+}
 # The same job in two cells stands together, and of a job the tasks of one cell do, which may be one line.
 _NAMES: Mapping[str, Callable[[Any], Key]] = {
     "job": attrgetter("name", "cell"),

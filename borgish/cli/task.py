@@ -106,7 +106,7 @@ def list_(
             "sort": sort,
         }
         return Listing(
-            items=paged(client, "/v1/tasks", params, TaskList, limit),
+            items=paged(client, "task", params, TaskList, limit),
             columns=TASK_COLUMNS,
             form=output,
             name=lambda task: task.name,

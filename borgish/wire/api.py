@@ -125,6 +125,8 @@ class TaskView(msgspec.Struct, frozen=True, omit_defaults=True):
     incoming: IncomingView | None = None  # while it is being replaced
     not_held: tuple[str, ...] = ()  # of what is to keep its programs from their machine, with the reasons
     address: dict[str, str] = {}  # where it is reached: host:port by the name of the port
+    waiting: bool = False  # a pending one: for other jobs, and so nothing is wrong with it
+    probed: bool = False  # a running one: it has a health probe, and is up when that says so
 
 
 class JobView(msgspec.Struct, frozen=True):

@@ -23,11 +23,13 @@ def task_view(
     refusals: Sequence[RefusalView] = (),
     machine: Machine | None = None,
     handover: Handover | None = None,
+    *,
+    waiting: bool = False,
 ) -> TaskView:
     """Return one task, complete. ``refusals`` are those of its job, for the reason of a pending one.
 
     ``machine`` is the one that it is on, for whether it should stay there; ``handover`` what is to take over
-    from it.
+    from it. ``waiting``: for other jobs.
     """
     task = job.tasks[index]
     name = task_name(job.key, index)
@@ -61,6 +63,8 @@ def task_view(
         version=task.version,
         incoming=_incoming(observed, job, index, handover) if handover is not None else None,
         not_held=not_held(observed, job.spec, task.machine) if task.state is State.RUNNING else (),
+        waiting=waiting,
+        probed=task.state is State.RUNNING and job.spec.health is not None,
     )
 
 
@@ -69,7 +73,8 @@ def task_view_of(
 ) -> TaskView:
     """Return one task as it is in a cell."""
     machine = cell.machines.get(job.tasks[index].machine)
-    return task_view(observed, job, index, refusals, machine, cell.handover(job.key, index))
+    waiting = index in cell.deferred.get(job.key, ())
+    return task_view(observed, job, index, refusals, machine, cell.handover(job.key, index), waiting=waiting)
 
 
 def _incoming(observed: Observed, job: Job, index: int, handover: Handover) -> IncomingView:

@@ -164,9 +164,9 @@ def test_what_only_some_cells_know_is_listed_there(masters: Masters, run: Run, c
 
 def test_what_is_wrong_with_the_question_is_said_once(masters: Masters, run: Run, capsys: Out) -> None:
     for master in masters.values():
-        master.answers["GET /v1/jobs"] = Problem("Bad Request", 400, "sort: there is no order 'x'")
-    assert run("job", "list", "--cells", "all", "--sort", "x") == 2
-    assert capsys.readouterr().err == "error: sort: there is no order 'x'\n"
+        master.answers["GET /v1/jobs"] = Problem("Bad Request", 400, "'app=' is not a condition")
+    assert run("job", "list", "--cells", "all", "-l", "app=") == 2
+    assert capsys.readouterr().err == "error: 'app=' is not a condition\n"
 
 
 def test_jobs_that_are_left_out_are_counted_over_all_cells(masters: Masters, run: Run, capsys: Out) -> None:

@@ -68,12 +68,13 @@ def asked_for(master: FakeMaster, path: str) -> dict[str, str]:
         ),
         (("job", "list", "-a", "--sort", "-up", "--limit", "3"), {"sort": "-up", "limit": "3"}),
         (("task", "list", "-l", "app", "--user", "ann"), {"label": "app", "user": "ann"}),
-        (("task", "list", "web", "--sort", "cpu"), {"job": "ann/web", "sort": "cpu"}),
+        (("task", "list", "web", "--sort", "cpu"), {"job": "ann/web"}),
+        (("task", "list", "--sort", "cpu", "--limit", "1000"), {"sort": "cpu", "limit": "1000"}),
         (
             ("machine", "list", "-l", "rack=r1", "--state", "drained"),
             {"label": "rack=r1", "state": "drained"},
         ),
-        (("machine", "list", "--sort", "trouble"), {"sort": "trouble"}),
+        (("machine", "list", "--sort", "trouble"), {}),
     ],
 )
 def test_what_is_asked_of_the_master(
@@ -114,6 +115,43 @@ def test_no_more_than_the_limit_is_fetched(master: FakeMaster, run: Run, capsys:
     assert run("task", "list", "--limit", "1500", "-o", "name") == 0
     assert len(capsys.readouterr().out.splitlines()) == 1500
     assert [each.query["limit"] for each in master.asked] == ["1000", "1000"]
+
+
+@pytest.mark.parametrize(
+    ("options", "indexes"),
+    [
+        ((), [1, 0, 2]),
+        (("--limit", "1001"), [1, 0, 2]),
+        (("--sort", "-restarts"), [2, 0, 1]),
+        (("--sort", "name"), [0, 1, 2]),
+        (("--sort", "-name"), [2, 1, 0]),
+    ],
+)
+def test_a_long_list_comes_by_name_and_is_sorted_here(
+    master: FakeMaster, run: Run, capsys: Out, options: tuple[str, ...], indexes: list[int]
+) -> None:
+    """So that what moves in the order between two pages is on one of them all the same."""
+    restarts = (3, 7, 0)
+
+    def page(asked: Asked) -> TaskList:
+        index = int(asked.query.get("after", "0"))
+        item = task(name=f"ann/web/{index}", index=index, restarts=restarts[index])
+        return TaskList((item,), Page(str(index + 1) if index < 2 else ""))
+
+    master.answers["GET /v1/tasks"] = page
+    assert run("task", "list", "--sort", "restarts", *options, "-o", "name") == 0
+    assert capsys.readouterr().out.splitlines() == [f"ann/web/{index}" for index in indexes]
+    assert len(master.asked) == 3
+    assert not any("sort" in each.query for each in master.asked)
+
+
+def test_an_order_that_there_is_not_is_refused(master: FakeMaster, run: Run, capsys: Out) -> None:
+    assert run("machine", "list", "--sort", "up") == 2
+    assert capsys.readouterr().err == (
+        "error: sort: there is no order 'up'\n"
+        "hint: Use one of name, trouble, tasks, cpu, ram, with a - before it for the reverse\n"
+    )
+    assert master.asked == []
 
 
 def test_columns_are_chosen_by_their_titles(master: FakeMaster, run: Run, capsys: Out) -> None:
