@@ -58,15 +58,23 @@ def refusal_view(refusal: Refusal, since: str = "") -> RefusalView:
 
 
 class _Refusals(Mapping[str, tuple[RefusalView, ...]]):
-    """The refusals of each job, in words when they are asked for: most reads need a few of them."""
+    """The refusals of each job, in words when they are asked for: most reads need a few of them, and a list
+    of tasks those of one job for each of its tasks."""
 
     def __init__(self, core: Core) -> None:
         self._cell, self._observed = core.cell, core.observed
         self._jobs, self._refusals = core.cell.jobs, core.refusals
+        self._told: dict[str, tuple[RefusalView, ...]] = {}  # of a job: its tasks are gone through for it
 
     def __getitem__(self, job: str) -> tuple[RefusalView, ...]:
+        if (told := self._told.get(job)) is not None:
+            return told
         if job not in self._refusals and job not in self._cell.deferred:
             raise KeyError(job)
+        told = self._told[job] = self._in_words(job)
+        return told
+
+    def _in_words(self, job: str) -> tuple[RefusalView, ...]:
         refused = [self._view(refusal) for refusal in self._refusals.get(job, ())]
         waits = order_refusal(self._cell, self._observed, self._jobs[job]) if job in self._jobs else None
         return (waits, *refused) if waits is not None else tuple(refused)
