@@ -16,8 +16,7 @@ from borgish.api.parameters import LIMIT_MAX, After, Limit, Owner, SecretId, che
 from borgish.api.request import ApiRequest
 from borgish.api.services import Reading
 from borgish.bands import Bands
-from borgish.cell.access import BAND_GRANT, Access, Invitation, Principal, Role, Token
-from borgish.cell.access_commands import (
+from borgish.cell.access.commands import (
     AddGroup,
     AddUser,
     ChangeGrants,
@@ -29,6 +28,7 @@ from borgish.cell.access_commands import (
     RevokeInvitation,
     RevokeToken,
 )
+from borgish.cell.access.model import BAND_GRANT, Access, Invitation, Principal, Role, Token
 from borgish.errors import NotFound
 from borgish.text import instant
 from borgish.vocabulary import Band

@@ -13,8 +13,8 @@ from borgish.api.request import ApiRequest
 from borgish.api.services import Reading
 from borgish.api.views.apps import app_detail, app_plan_view, app_version_views, app_views
 from borgish.api.views.why import why_app
-from borgish.cell.apps import plan_apply
-from borgish.cell.authorization import authorize
+from borgish.cell.access.authorization import authorize
+from borgish.cell.apps.decide import plan_apply
 from borgish.cell.commands import (
     ApplyApp,
     KillApp,

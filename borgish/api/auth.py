@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from litestar.connection import ASGIConnection
 from litestar.handlers import BaseRouteHandler
 
-from borgish.cell.access import Principal, Role, principal_of
+from borgish.cell.access.model import Principal, Role, principal_of
 from borgish.cell.model import Cell
 from borgish.clock import Clock
 from borgish.credentials import MEMBER, poll_token

@@ -11,15 +11,15 @@ from borgish.api.parameters import LIMIT_MAX, After, BudgetName, Limit, checked_
 from borgish.api.preconditions import ETAG, IF_MATCH
 from borgish.api.request import ApiRequest
 from borgish.api.services import Reading
-from borgish.cell.availability import count_of, live_tasks
-from borgish.cell.budgets import Budget
 from borgish.cell.commands import (
     FreezeCell,
     RemoveBudget,
     SetBudget,
     UnfreezeCell,
 )
-from borgish.cell.disruption import Gate
+from borgish.cell.limits.availability import count_of, live_tasks
+from borgish.cell.limits.budgets import Budget
+from borgish.cell.limits.disruption import Gate
 from borgish.errors import Invalid, NotFound
 from borgish.spec.constraints import EXAMPLES, parse_constraint
 from borgish.spec.job import Constraint

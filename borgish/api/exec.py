@@ -31,7 +31,7 @@ from borgish.api.parameters import (
 from borgish.api.request import ApiRequest, find_task
 from borgish.api.services import Reading
 from borgish.api.streams import begun
-from borgish.cell.authorization import authorize_commands
+from borgish.cell.access.authorization import authorize_commands
 from borgish.errors import Invalid
 from borgish.vocabulary import job_key, task_name
 from borgish.wire.api_commands import CopyCall, ExecCall, ForwardCall, TerminalCall

@@ -34,7 +34,7 @@ from borgish.cell.commands import (
     UncordonMachine,
     UntaintMachine,
 )
-from borgish.cell.drains import Drains
+from borgish.cell.machines.drains import Drains
 from borgish.errors import Forbidden, Invalid
 from borgish.spec.selectors import read_label
 from borgish.tls.names import PEER, Peer

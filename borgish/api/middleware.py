@@ -12,7 +12,7 @@ from borgish.addresses import is_loopback
 from borgish.api.auth import Tokens, bearer
 from borgish.api.errors import encode, headers_of, problem_of
 from borgish.api.rate_limits import Limits, LimitSettings, LongBodies
-from borgish.cell.access import ID_CHARACTERS, Principal
+from borgish.cell.access.model import ID_CHARACTERS, Principal
 from borgish.clock import SystemClock
 from borgish.errors import BorgishError, Forbidden, TooManyRequests, Unauthenticated
 from borgish.failpoints import reach

@@ -13,13 +13,13 @@ from borgish.api.preconditions import ETAG, IF_MATCH
 from borgish.api.request import ApiRequest
 from borgish.api.services import Reading
 from borgish.bands import Bands
-from borgish.cell.admission import limits_of
 from borgish.cell.commands import (
     RemoveQuota,
     SetQuota,
 )
+from borgish.cell.limits.admission import limits_of
+from borgish.cell.limits.quotas import quota_key, split_quota_key
 from borgish.cell.model import Cell
-from borgish.cell.quotas import quota_key, split_quota_key
 from borgish.errors import Invalid, NotFound
 from borgish.resources import QUOTA_MAX, Resources
 from borgish.spec.mistakes import nearest

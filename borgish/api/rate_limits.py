@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import msgspec
 
-from borgish.cell.access import Principal, Role
+from borgish.cell.access.model import Principal, Role
 from borgish.clock import Clock
 from borgish.configuration import Amount, Count
 from borgish.errors import TooManyRequests

@@ -19,9 +19,9 @@ from borgish.api.preconditions import ETAG, read_if_match
 from borgish.api.services import Reading, Services
 from borgish.api.views.history import HistoryFilter
 from borgish.audit import AuditNote
-from borgish.cell.access import ID_CHARACTERS, Asker, Principal
+from borgish.cell.access.model import ID_CHARACTERS, Asker, Principal
 from borgish.cell.command import Command
-from borgish.cell.crons import Cron
+from borgish.cell.crons.model import Cron
 from borgish.cell.generations import Outdated
 from borgish.cell.model import Cell, Job, Machine
 from borgish.errors import BorgishError, Invalid, Mistake, NotFound, NotLeading, StoreFull, TooManyRequests

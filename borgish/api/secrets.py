@@ -12,12 +12,12 @@ from borgish.api.openapi import CONSUMES
 from borgish.api.parameters import LIMIT_MAX, After, Limit, Owner, SecretName, UserFilter, checked_name, cut
 from borgish.api.request import ApiRequest
 from borgish.api.services import Reading
-from borgish.cell.access import Secret, secret_key
-from borgish.cell.access_commands import (
+from borgish.cell.access.commands import (
     RemoveSecret,
     SetSecret,
 )
-from borgish.cell.secrets import live_users_by_secret
+from borgish.cell.access.model import Secret, secret_key
+from borgish.cell.access.secrets import live_users_by_secret
 from borgish.text import instant
 from borgish.wire.api import Accepted
 from borgish.wire.api_access import SecretList, SecretRequest, SecretView

@@ -15,7 +15,7 @@ from borgish.api.views.status import summary_view
 from borgish.api.views.tally import Tally
 from borgish.audit import AuditEntry, AuditNote
 from borgish.bands import Bands
-from borgish.cell.access import Asker
+from borgish.cell.access.model import Asker
 from borgish.cell.command import Command
 from borgish.cell.events import Entry
 from borgish.cell.free_space import FreeSpace

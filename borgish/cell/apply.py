@@ -1,6 +1,5 @@
 """The only code that changes a cell: one function per event, each total and without a choice. Those about
-machines are in ``apply_machines``, those about applications in ``apply_apps``, and about quotas, budgets and
-freezes in ``apply_limits``, about crons in ``apply_crons``, and about users and tokens in ``apply_access``.
+jobs, tasks and the cell itself are here; each folder beside this has those of its nouns in its ``apply``.
 
 Replaying the journal through ``apply_entry`` gives the cell again, so nothing here may look at a
 clock, at observed state, or at anything but the cell and the event.
@@ -13,8 +12,11 @@ from typing import Any
 
 import msgspec
 
-from borgish.cell import apply_access, apply_apps, apply_crons, apply_leases, apply_limits, apply_machines
-from borgish.cell.apply_leases import end_lease, lease_attempt, lease_running
+from borgish.cell.access import apply as apply_access
+from borgish.cell.access.secrets import machines_of, note_given
+from borgish.cell.apps import apply as apply_apps
+from borgish.cell.apps.owners import owners_changed
+from borgish.cell.crons import apply as apply_crons
 from borgish.cell.events import (
     AnyEvent,
     Elected,
@@ -47,9 +49,7 @@ from borgish.cell.events import (
     TasksResubmitted,
     follows,
 )
-from borgish.cell.failing import TRIAL_SECONDS, with_failure
 from borgish.cell.generations import note_decision
-from borgish.cell.leases import lease_of
 from borgish.cell.lifecycle import (
     OF_ENDING,
     TaskEvent,
@@ -67,6 +67,8 @@ from borgish.cell.lifecycle import (
     touch,
     transition,
 )
+from borgish.cell.limits import apply as apply_limits
+from borgish.cell.machines import apply as apply_machines
 from borgish.cell.model import (
     LOST_ATTEMPTS_MAX,
     REQUESTS_KEPT,
@@ -85,8 +87,10 @@ from borgish.cell.model import (
     Version,
     Waits,
 )
-from borgish.cell.owners import owners_changed
-from borgish.cell.secrets import machines_of, note_given
+from borgish.cell.tasks import apply as apply_tasks
+from borgish.cell.tasks.apply import end_lease, lease_attempt, lease_running
+from borgish.cell.tasks.failing import TRIAL_SECONDS, with_failure
+from borgish.cell.tasks.leases import lease_of
 from borgish.spec.changes import same_program
 from borgish.spec.job import JobSpec
 from borgish.vocabulary import RESULTS, VOLUNTARY, Ending, Eviction, RolloutKind, State
@@ -600,7 +604,7 @@ _APPLY: dict[type[AnyEvent], Callable[[Cell, Any, Entry], None]] = {
     TasksEnded: _tasks_ended,
     TasksResubmitted: _tasks_resubmitted,
     **apply_apps.APPLY,
-    **apply_leases.APPLY,
+    **apply_tasks.APPLY,
     **apply_machines.APPLY,
     **apply_limits.APPLY,
     **apply_access.APPLY,

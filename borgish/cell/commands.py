@@ -2,9 +2,9 @@
 
 import msgspec
 
-from borgish.cell.budgets import Budget
 from borgish.cell.command import Command
 from borgish.cell.events import AnyEvent
+from borgish.cell.limits.budgets import Budget
 from borgish.cell.model import Machine, Rules
 from borgish.resources import Resources
 from borgish.spec.app import AppSpec, Document

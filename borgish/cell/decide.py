@@ -3,8 +3,8 @@
 Placements of the scheduler are checked here like anybody's commands, against the cell as it is now:
 optimistic concurrency over shared state, as in Omega (section 3.4 of the Borg paper).
 
-One function per command. Here are those about jobs and their tasks; the others are in ``decide_cell``,
-``decide_machines`` and the files of the rollback.
+One function per command. Here are those about jobs and their tasks; those about the cell itself are in
+``decide_cell``, and each folder beside this has those of its nouns in its ``decide``.
 """
 
 from collections.abc import Callable, Iterable
@@ -12,19 +12,17 @@ from typing import Any
 
 import msgspec
 
-from borgish.cell import (
-    apps,
-    decide_access,
-    decide_cell,
-    decide_crons,
-    decide_drains,
-    decide_machines,
-    max_failures,
-    update,
+from borgish.cell import decide_cell
+from borgish.cell.access import decide as decide_access
+from borgish.cell.apps import decide as apps
+from borgish.cell.apps.order import (
+    check_order,
+    decide_end_children,
+    decide_fail,
+    deferred,
+    order_notes,
 )
-from borgish.cell.admission import admit, job_warnings
-from borgish.cell.affected import check_affected, check_fewer, stopped_with
-from borgish.cell.allocs import check_inside, evicted_with, has_its_alloc, may_preempt
+from borgish.cell.apps.order import decide_end as decide_end_wait
 from borgish.cell.command import Command
 from borgish.cell.commands import (
     AdvanceRollouts,
@@ -92,8 +90,7 @@ from borgish.cell.commands import (
     UnfreezeCell,
     UntaintMachine,
 )
-from borgish.cell.disruption import Gate, is_exempt
-from borgish.cell.drains import is_forced
+from borgish.cell.crons import decide as decide_crons
 from borgish.cell.events import (
     JobChanged,
     JobForgotten,
@@ -106,30 +103,31 @@ from borgish.cell.events import (
     TasksPlaced,
     TasksResubmitted,
 )
-from borgish.cell.failing import decide_forget, decide_hold, decide_release, forgotten
-from borgish.cell.handover import (
+from borgish.cell.lifecycle import TaskEvent, allows, check_row, check_transitions, movable
+from borgish.cell.limits.admission import admit, job_warnings
+from borgish.cell.limits.affected import check_affected, check_fewer, stopped_with
+from borgish.cell.limits.disruption import Gate, is_exempt
+from borgish.cell.lookup import find_job
+from borgish.cell.machines import decide as decide_machines
+from borgish.cell.machines import decide_drains
+from borgish.cell.machines.drains import is_forced
+from borgish.cell.model import Cell, Job, task_count
+from borgish.cell.observed import Observed
+from borgish.cell.tasks import max_failures
+from borgish.cell.tasks.allocs import check_inside, evicted_with, has_its_alloc, may_preempt
+from borgish.cell.tasks.failing import decide_forget, decide_hold, decide_release, forgotten
+from borgish.cell.tasks.leases import over
+from borgish.cell.updates import decide as update
+from borgish.cell.updates.decide import decide_update, restart_rollout, tasks_to_run, waits_for_somebody
+from borgish.cell.updates.handover import (
     decide_begin,
     decide_end,
     decide_end_incoming,
     decide_hand_over,
     with_successors,
 )
-from borgish.cell.leases import over
-from borgish.cell.lifecycle import TaskEvent, allows, check_row, check_transitions, movable
-from borgish.cell.lookup import find_job
-from borgish.cell.model import Cell, Job, task_count
-from borgish.cell.observed import Observed
-from borgish.cell.order import (
-    check_order,
-    decide_end_children,
-    decide_fail,
-    deferred,
-    order_notes,
-)
-from borgish.cell.order import decide_end as decide_end_wait
-from borgish.cell.rollback_checks import check_kept, decide_rollback
-from borgish.cell.rollout import decide_advance, decide_finish, decide_pause
-from borgish.cell.update import decide_update, restart_rollout, tasks_to_run, waits_for_somebody
+from borgish.cell.updates.rollback_checks import check_kept, decide_rollback
+from borgish.cell.updates.rollout import decide_advance, decide_finish, decide_pause
 from borgish.clock import Now
 from borgish.errors import Conflict, Invalid, NotFound
 from borgish.vocabulary import TASKS_PER_JOB_MAX, Ending, Eviction, State

@@ -2,7 +2,6 @@
 
 import msgspec
 
-from borgish.cell.admission import check_within_cell, has_ended, show_moment
 from borgish.cell.commands import (
     BeginEpoch,
     Decision,
@@ -26,9 +25,10 @@ from borgish.cell.events import (
     QuotaSet,
     RulesSet,
 )
+from borgish.cell.limits.admission import check_within_cell, has_ended, show_moment
+from borgish.cell.limits.quotas import Quota, quota_key
 from borgish.cell.model import Cell, Rules
 from borgish.cell.observed import Observed
-from borgish.cell.quotas import Quota, quota_key
 from borgish.clock import Now
 from borgish.errors import Invalid, NotFound, UnsafeConfiguration
 from borgish.resources import by_kind, show_amounts

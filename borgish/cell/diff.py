@@ -11,9 +11,9 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from borgish.bands import DEFAULT_BANDS, Bands
-from borgish.cell.admission import show_moment
-from borgish.cell.crons import Cron
-from borgish.cell.drains import drain_words
+from borgish.cell.crons.model import Cron
+from borgish.cell.limits.admission import show_moment
+from borgish.cell.machines.drains import drain_words
 from borgish.cell.model import App, AppVersion, Cell, Job, Task
 from borgish.resources import show_amounts
 from borgish.spec.app import Document

@@ -8,10 +8,11 @@ from typing import Any
 
 import msgspec
 
-from borgish.cell.access_events import AccessEvent
-from borgish.cell.budgets import Budget
-from borgish.cell.crons import Cron
+from borgish.cell.access.events import AccessEvent
+from borgish.cell.crons.model import Cron
 from borgish.cell.event import Event
+from borgish.cell.limits.budgets import Budget
+from borgish.cell.limits.quotas import Quota
 from borgish.cell.model import (
     AppVersion,
     Drain,
@@ -25,7 +26,6 @@ from borgish.cell.model import (
     TaskLease,
     Version,
 )
-from borgish.cell.quotas import Quota
 from borgish.resources import Resources
 from borgish.spec.app import AppSpec, Document
 from borgish.spec.cron import CronSpec

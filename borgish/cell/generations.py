@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from borgish.cell.budgets import Budget
 from borgish.cell.command import Command
 from borgish.cell.commands import (
     ApplyApp,
@@ -50,7 +49,7 @@ from borgish.cell.commands import (
     UndrainMachines,
     UntaintMachine,
 )
-from borgish.cell.crons import Cron
+from borgish.cell.crons.model import Cron
 from borgish.cell.events import (
     AnyEvent,
     Entry,
@@ -62,8 +61,9 @@ from borgish.cell.events import (
     TasksEnded,
     TasksResubmitted,
 )
+from borgish.cell.limits.budgets import Budget
+from borgish.cell.limits.quotas import Quota, quota_key
 from borgish.cell.model import App, Cell, Job, Machine
-from borgish.cell.quotas import Quota, quota_key
 from borgish.errors import Invalid, PreconditionFailed
 
 

@@ -6,13 +6,13 @@ yields none.
 
 from collections.abc import Iterator
 
-from borgish.cell.allocs import is_alloc_set
-from borgish.cell.crons import Due, runs_of
-from borgish.cell.failing import AVOIDED_MAX
-from borgish.cell.links import Links
+from borgish.cell.apps.links import Links
+from borgish.cell.crons.model import Due, runs_of
+from borgish.cell.limits.quotas import Demand
 from borgish.cell.model import Cell, Job, Task
-from borgish.cell.quotas import Demand
 from borgish.cell.swept import Swept
+from borgish.cell.tasks.allocs import is_alloc_set
+from borgish.cell.tasks.failing import AVOIDED_MAX
 from borgish.resources import DEVICE_MILLIS, Resources
 from borgish.vocabulary import FAILURES, Ending, State, task_name
 

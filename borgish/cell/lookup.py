@@ -1,6 +1,6 @@
 """The jobs, machines, applications and crons that commands name."""
 
-from borgish.cell.crons import Cron
+from borgish.cell.crons.model import Cron
 from borgish.cell.model import App, Cell, Job, Machine
 from borgish.errors import NotFound
 

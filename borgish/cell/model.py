@@ -9,12 +9,12 @@ and what is in them): a pause of Python's garbage collection grows with what it 
 import msgspec
 
 from borgish.bands import Bands
-from borgish.cell.access import Access
-from borgish.cell.budgets import Budget, Freeze, Members
-from borgish.cell.crons import Cron, Due, Runs, runs_of
-from borgish.cell.links import Links
+from borgish.cell.access.model import Access
+from borgish.cell.apps.links import Links
+from borgish.cell.crons.model import Cron, Due, Runs, runs_of
+from borgish.cell.limits.budgets import Budget, Freeze, Members
+from borgish.cell.limits.quotas import Demand, Quota
 from borgish.cell.moves import Moves
-from borgish.cell.quotas import Demand, Quota
 from borgish.cell.swept import Swept
 from borgish.cell.touched import Touched
 from borgish.resources import Resources

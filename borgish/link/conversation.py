@@ -17,18 +17,18 @@ from sys import intern
 
 import msgspec
 
-from borgish.cell.access import Secret, secret_key
-from borgish.cell.allocs import alloc_name
+from borgish.cell.access.model import Secret, secret_key
 from borgish.cell.commands import (
     Observe,
     SeenAttempt,
     SeenProgram,
 )
-from borgish.cell.crons import output_seconds
-from borgish.cell.leases import lease_seconds
+from borgish.cell.crons.model import output_seconds
 from borgish.cell.model import Cell, Job, Machine, Task
 from borgish.cell.moves import Cursor
 from borgish.cell.observed import ORPHAN_SECONDS, Observed, SeenKey, leaving_attempts
+from borgish.cell.tasks.allocs import alloc_name
+from borgish.cell.tasks.leases import lease_seconds
 from borgish.clock import Now
 from borgish.errors import NotFollowed
 from borgish.spec.substitute import render

@@ -9,9 +9,9 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from borgish.cell.leases import leased_machines
 from borgish.cell.model import Cell, Machine
 from borgish.cell.observed import Observed
+from borgish.cell.tasks.leases import leased_machines
 from borgish.clock import Clock
 from borgish.errors import Fenced, NotFound, Refused, Unreachable
 from borgish.link.conversation import Reveal, reveal_none

@@ -10,11 +10,11 @@ from itertools import chain
 import msgspec
 
 from borgish.audit import AuditNote
-from borgish.cell.access import BY_HOST, HOST, ID_CHARACTERS, Asker
-from borgish.cell.access_commands import AdmitTokens
+from borgish.cell.access.authorization import authorize
+from borgish.cell.access.commands import AdmitTokens
+from borgish.cell.access.model import BY_HOST, HOST, ID_CHARACTERS, Asker
 from borgish.cell.apply import apply_entry
-from borgish.cell.authorization import authorize
-from borgish.cell.availability import keep_availability, note_tasks, note_touched
+from borgish.cell.apps.order import plan_words
 from borgish.cell.command import Command
 from borgish.cell.commands import (
     BeginEpoch,
@@ -27,7 +27,6 @@ from borgish.cell.commands import (
     SubmitJob,
 )
 from borgish.cell.decide import decide
-from borgish.cell.disruption import Gate
 from borgish.cell.events import (
     AnyEvent,
     EntriesLost,
@@ -42,8 +41,9 @@ from borgish.cell.events import (
 )
 from borgish.cell.free_space import AMPLE, ASKS_FOR_MORE, FreeSpace, Level, check_space, store_full
 from borgish.cell.generations import check_generation
-from borgish.cell.leases import record_over
 from borgish.cell.lifecycle import Moved, check_transitions
+from borgish.cell.limits.availability import keep_availability, note_tasks, note_touched
+from borgish.cell.limits.disruption import Gate
 from borgish.cell.model import Cell, Rules
 from borgish.cell.observed import (
     ORPHAN_SECONDS,
@@ -57,8 +57,8 @@ from borgish.cell.observed import (
     record_usage,
     watch,
 )
-from borgish.cell.order import plan_words
 from borgish.cell.recorded import record, recorded_of
+from borgish.cell.tasks.leases import record_over
 from borgish.clock import Now
 from borgish.errors import CellBroken, Conflict, Refused
 from borgish.master.planning import (

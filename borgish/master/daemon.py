@@ -18,11 +18,11 @@ from borgish.api.authority import AuthorityDoor
 from borgish.api.middleware import AuthMiddleware, Receive, Scope, Send, hosts_of
 from borgish.api.rate_limits import Limits
 from borgish.api.services import Services
-from borgish.cell.access import BY_HOST, HOST
-from borgish.cell.access_commands import (
+from borgish.cell.access.commands import (
     AdmitTokens,
     NoteTokenUse,
 )
+from borgish.cell.access.model import BY_HOST, HOST
 from borgish.cell.commands import Seen
 from borgish.cell.model import Cell
 from borgish.clock import SystemClock

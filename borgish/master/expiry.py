@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from borgish.cell.access_commands import NoteCertificate
+from borgish.cell.access.commands import NoteCertificate
 from borgish.clock import Clock
 from borgish.errors import BorgishError
 from borgish.text import instant

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from borgish.audit import AuditNote
-from borgish.cell.access import Asker
+from borgish.cell.access.model import Asker
 from borgish.cell.command import Command
 from borgish.cell.commands import Observe, SubmitJob
 from borgish.cell.free_space import ASKS_FOR_MORE

@@ -14,8 +14,8 @@ from typing import Any, Protocol
 import msgspec
 
 from borgish.audit import AuditChain
-from borgish.cell.access import Asker, Secret
-from borgish.cell.access_commands import AdmitTokens
+from borgish.cell.access.commands import AdmitTokens
+from borgish.cell.access.model import Asker, Secret
 from borgish.cell.command import Command
 from borgish.cell.commands import (
     JoinMachine,

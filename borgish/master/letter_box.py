@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from borgish.cell.access import HOST, Invitation, Role, Token
+from borgish.cell.access.model import HOST, Invitation, Role, Token
 from borgish.credentials import LETTER_BOX, admin_name, admin_token_digest, admin_token_ends
 from borgish.errors import UnsafeConfiguration
 from borgish.join_token import digest_of

@@ -20,9 +20,9 @@ from borgish.api.views.machines import machine_view
 from borgish.api.views.status import Daemon, status_view
 from borgish.api.views.sums import DEAD, PENDING, RUNNING
 from borgish.api.views.tally import Tally
-from borgish.cell.drains import Drains
 from borgish.cell.events import Entry
 from borgish.cell.free_space import AMPLE
+from borgish.cell.machines.drains import Drains
 from borgish.cell.model import Cell
 from borgish.cell.observed import Observed
 from borgish.clock import Clock

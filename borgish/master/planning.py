@@ -11,11 +11,11 @@ from hashlib import blake2b
 
 import msgspec
 
-from borgish.cell.allocs import inside, is_alloc_set
 from borgish.cell.commands import Decision
 from borgish.cell.events import JobChanged, TasksResubmitted
 from borgish.cell.model import Cell
-from borgish.cell.update import UpdatePlan, update_plan
+from borgish.cell.tasks.allocs import inside, is_alloc_set
+from borgish.cell.updates.decide import UpdatePlan, update_plan
 from borgish.errors import Conflict, Invalid
 from borgish.scheduler.plan import Plan
 from borgish.spec.job import JobSpec

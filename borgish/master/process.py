@@ -15,7 +15,7 @@ from borgish.api.auth import CellTokens
 from borgish.api.middleware import AuthMiddleware, hosts_of
 from borgish.api.rate_limits import Limits
 from borgish.api.standby import StandbyApp
-from borgish.cell.access_commands import AdmitTokens
+from borgish.cell.access.commands import AdmitTokens
 from borgish.cell.model import Cell
 from borgish.clock import SystemClock
 from borgish.credentials import (

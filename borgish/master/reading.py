@@ -13,8 +13,8 @@ from borgish.api.views.order import order_refusal
 from borgish.api.views.rollouts import update_words
 from borgish.api.views.status import Daemon, status_view
 from borgish.api.views.tally import Tally
-from borgish.cell.access import Asker
-from borgish.cell.authorization import authorize_spec
+from borgish.cell.access.authorization import authorize_spec
+from borgish.cell.access.model import Asker
 from borgish.cell.events import Entry
 from borgish.cell.model import Cell
 from borgish.clock import Clock

@@ -9,11 +9,11 @@ from datetime import datetime
 
 from borgish.api.moments import Moment
 from borgish.api.views.history import rollback_plan
-from borgish.cell.access import Asker
+from borgish.cell.access.model import Asker
 from borgish.cell.commands import RollBack
 from borgish.cell.events import EntriesLost
 from borgish.cell.model import Cell
-from borgish.cell.rollback_checks import checked_plan
+from borgish.cell.updates.rollback_checks import checked_plan
 from borgish.clock import Clock
 from borgish.errors import Conflict, NotFound, StoreDamaged, UnsafeConfiguration
 from borgish.master.checkpoints import Checkpointer

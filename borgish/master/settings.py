@@ -11,8 +11,8 @@ from borgish.addresses import address_of, is_loopback
 from borgish.api.rate_limits import LimitSettings
 from borgish.bands import DEFAULT_BANDS, Bands, wrong_with
 from borgish.cell.free_space import Floor
-from borgish.cell.leases import LEASE_SECONDS
 from borgish.cell.model import Rules
+from borgish.cell.tasks.leases import LEASE_SECONDS
 from borgish.configuration import Count, Days, Positive, Share, read
 from borgish.errors import Invalid, UnsafeConfiguration
 from borgish.master.lease import LeaseSettings

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import msgspec
 
 from borgish.audit import AuditNote
-from borgish.cell.access import Asker
+from borgish.cell.access.model import Asker
 from borgish.cell.command import Command
 from borgish.cell.events import Entry
 from borgish.cell.model import Cell

@@ -11,7 +11,7 @@ from borgish.cell.commands import (
     FireCron,
     ForgetJob,
 )
-from borgish.cell.cron_runs import runs
+from borgish.cell.crons.runs import runs
 from borgish.cell.model import Cell
 from borgish.cell.observed import Observed
 from borgish.clock import Now

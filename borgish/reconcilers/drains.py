@@ -13,7 +13,7 @@ from borgish.cell.commands import (
     EvictTasks,
     TurnWindows,
 )
-from borgish.cell.drains import Drains, drain_words, turned
+from borgish.cell.machines.drains import Drains, drain_words, turned
 from borgish.cell.model import Cell, Machine
 from borgish.cell.observed import Observed
 from borgish.clock import Now

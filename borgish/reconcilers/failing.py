@@ -7,16 +7,16 @@ is (``borglet.failures``). Only tasks that failed are looked at, and of very man
 
 from collections.abc import Iterator
 
-from borgish.cell.availability import why_down
 from borgish.cell.command import Command
 from borgish.cell.commands import (
     ForgetFailures,
     HoldJob,
     ReleaseJob,
 )
-from borgish.cell.failing import why_held
+from borgish.cell.limits.availability import why_down
 from borgish.cell.model import Cell, Job
 from borgish.cell.observed import Observed
+from borgish.cell.tasks.failing import why_held
 from borgish.clock import Now
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.vocabulary import State, task_name

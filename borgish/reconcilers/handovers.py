@@ -1,6 +1,7 @@
-"""Incoming attempts that have settled take over, and those that will not are given up (``cell/handover.py``).
+"""Incoming attempts that have settled take over, and those that will not are given up.
 
-Who is to be replaced is asked for by those who want it: rollouts, drains, taints, suitability.
+When that is so says ``cell/updates/handover.py``. Who is to be replaced is asked for by those who want it:
+rollouts, drains, taints, suitability.
 """
 
 from collections.abc import Iterator
@@ -11,7 +12,9 @@ from borgish.cell.commands import (
     EndIncoming,
     HandOverTasks,
 )
-from borgish.cell.handover import (
+from borgish.cell.model import Cell
+from borgish.cell.observed import Observed
+from borgish.cell.updates.handover import (
     incoming_of,
     is_still_wanted,
     is_up,
@@ -19,8 +22,6 @@ from borgish.cell.handover import (
     why_given_up,
     why_not_there,
 )
-from borgish.cell.model import Cell
-from borgish.cell.observed import Observed
 from borgish.clock import Now
 from borgish.reconcilers.settings import ReconcileSettings
 

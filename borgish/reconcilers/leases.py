@@ -1,13 +1,13 @@
 """Leases of exclusive tasks lapse: what was not heard of for long enough does not run any more, and its task
-may be placed again (``cell/leases.py``)."""
+may be placed again (``cell/tasks/leases.py``)."""
 
 from collections.abc import Iterator
 
 from borgish.cell.command import Command
 from borgish.cell.commands import EndLeases
-from borgish.cell.leases import has_lapsed
 from borgish.cell.model import Cell
 from borgish.cell.observed import Observed
+from borgish.cell.tasks.leases import has_lapsed
 from borgish.clock import Now
 from borgish.reconcilers.settings import ReconcileSettings
 

@@ -2,7 +2,7 @@
 Nomad's missed heartbeats).
 
 Silence is judged on this master's own clock and only from the time that this master began to ask. A
-report says at once that its machine is up (``cell/decide_machines.py``); here it is seen as well when there
+report says at once that its machine is up (``cell/machines/decide.py``); here it is seen as well when there
 is nothing new to report.
 
 A host that refuses connections is alive: only its borglet is dead, and its tasks run. Such a machine is given
@@ -25,7 +25,7 @@ from borgish.cell.commands import (
     SetMachineDown,
     SetMachineUp,
 )
-from borgish.cell.flapping import is_over
+from borgish.cell.machines.flapping import is_over
 from borgish.cell.model import Cell
 from borgish.cell.observed import Observed
 from borgish.clock import Now

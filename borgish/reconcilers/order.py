@@ -8,6 +8,7 @@ just come up, and deadlines are looked at once a second.
 
 from collections.abc import Iterator
 
+from borgish.cell.apps.order import after_words, is_met, is_settling, is_unheard, overdue_words
 from borgish.cell.command import Command
 from borgish.cell.commands import (
     EndWaits,
@@ -15,7 +16,6 @@ from borgish.cell.commands import (
 )
 from borgish.cell.model import Cell, Job
 from borgish.cell.observed import Observed
-from borgish.cell.order import after_words, is_met, is_settling, is_unheard, overdue_words
 from borgish.clock import Now
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.spec.job import After

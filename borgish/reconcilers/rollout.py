@@ -1,18 +1,18 @@
 """A rollout (an update, a restart, a rollback of the cell) reaches the tasks of a job a few at a time.
 
-So many tasks a second at most, and of one job no more than the gate lets go (``cell/disruption.py``) and than
-are not settled at once. More are stopped as those before them come up and stay so (``cell/rollout.py``), and
-none while one has failed: a version that crashes costs a job that share and no more. What is down already is
-changed first. Canaries come before all else and wait for somebody. Why it waits is noted. A rollout that is
-``hurried`` has none of this. A task whose machine is down is left to ``stranded``: it is either moved from
-there, or decided on when the machine is back.
+So many tasks a second at most, and of one job no more than the gate lets go (``cell/limits/disruption.py``)
+and than are not settled at once. More are stopped as those before them come up and stay so
+(``cell/updates/rollout.py``), and none while one has failed: a version that crashes costs a job that share
+and no more. What is down already is changed first. Canaries come before all else and wait for somebody. Why
+it waits is noted. A rollout that is ``hurried`` has none of this. A task whose machine is down is left to
+``stranded``: it is either moved from there, or decided on when the machine is back.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from borgish.cell.availability import down_of, has_reported
+from borgish.cell.apps.order import waits_for_update
 from borgish.cell.command import Command
 from borgish.cell.commands import (
     AdvanceRollouts,
@@ -21,12 +21,12 @@ from borgish.cell.commands import (
     FinishRollouts,
     PauseRollouts,
 )
-from borgish.cell.disruption import Gate
-from borgish.cell.handover import is_late
+from borgish.cell.limits.availability import down_of, has_reported
+from borgish.cell.limits.disruption import Gate
 from borgish.cell.model import Cell, Job, Rollout, task_count
 from borgish.cell.observed import Observed
-from borgish.cell.order import waits_for_update
-from borgish.cell.rollout import (
+from borgish.cell.updates.handover import is_late
+from borgish.cell.updates.rollout import (
     NotReady,
     changed_tasks,
     known_remaining,

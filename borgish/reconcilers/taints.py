@@ -12,10 +12,10 @@ from borgish.cell.commands import (
     BeginHandovers,
     EvictTasks,
 )
-from borgish.cell.handover import Departures
+from borgish.cell.machines.suitability import evict_at
 from borgish.cell.model import Cell, Machine
 from borgish.cell.observed import Observed
-from borgish.cell.suitability import evict_at
+from borgish.cell.updates.handover import Departures
 from borgish.clock import Now
 from borgish.reconcilers.settings import EVICTIONS_MAX, ReconcileSettings
 from borgish.spec.job import JobSpec

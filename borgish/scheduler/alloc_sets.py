@@ -9,9 +9,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 import msgspec
 
-from borgish.cell.allocs import is_alloc_set
 from borgish.cell.model import Cell, Job
 from borgish.cell.observed import Observed
+from borgish.cell.tasks.allocs import is_alloc_set
 from borgish.clock import Now
 from borgish.scheduler.fleet import AllocFleet, Fleet
 from borgish.scheduler.passes import Memory, Pass

@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from borgish.cell.admission import unknown_attribute
+from borgish.cell.limits.admission import unknown_attribute
 from borgish.cell.model import Cell, Job
 from borgish.resources import DEVICE_MILLIS, show_devices
 from borgish.scheduler.affinity import UNFIT, Labelled, Rule, selects

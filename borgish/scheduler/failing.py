@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable
 
 import numpy as np
 
-from borgish.cell.failing import avoided, may_be_placed
 from borgish.cell.model import Cell
+from borgish.cell.tasks.failing import avoided, may_be_placed
 from borgish.scheduler.feasibility import feasible
 from borgish.scheduler.fleet import Fleet
 from borgish.scheduler.plan import Refusal

@@ -12,8 +12,8 @@ from operator import attrgetter
 import msgspec
 import numpy as np
 
+from borgish.cell.machines.suitability import untolerated
 from borgish.cell.model import Taint
-from borgish.cell.suitability import untolerated
 from borgish.resources import DEVICE_MILLIS, show_bytes, show_cpu, show_devices
 from borgish.scheduler.affinity import Rule
 from borgish.scheduler.arrays import ALL, BoolArray, Rows

@@ -21,9 +21,9 @@ from typing import Protocol
 import msgspec
 import numpy as np
 
-from borgish.cell.allocs import inside, is_alloc_set, priority_of
-from borgish.cell.disruption import Limit
+from borgish.cell.limits.disruption import Limit
 from borgish.cell.model import Cell, Job, Task
+from borgish.cell.tasks.allocs import inside, is_alloc_set, priority_of
 from borgish.clock import Now
 from borgish.resources import DEVICE_MILLIS
 from borgish.scheduler.arrays import FloatArray, IntArray

@@ -19,10 +19,10 @@ from zlib import crc32
 import msgspec
 
 from borgish.bands import Bands
-from borgish.cell.failing import avoided, may_be_placed
-from borgish.cell.handover import may_take_over
-from borgish.cell.leases import constraints
 from borgish.cell.model import Cell, Job
+from borgish.cell.tasks.failing import avoided, may_be_placed
+from borgish.cell.tasks.leases import constraints
+from borgish.cell.updates.handover import may_take_over
 from borgish.scheduler.affinity import has_rules, rules_of, selects
 from borgish.scheduler.fleet import BAND_INDEX, CPU, DISK, PORTS, RAM, Fleet, device_kind
 from borgish.scheduler.task_class import NOT_FAILED, RETRY, ClassKey, TaskClass, Wanted

@@ -16,11 +16,11 @@ from functools import partial
 
 import msgspec
 
-from borgish.cell.allocs import is_alloc_set
-from borgish.cell.disruption import Gate
-from borgish.cell.leases import why_waiting
+from borgish.cell.limits.disruption import Gate
 from borgish.cell.model import Cell, Job, Task
 from borgish.cell.observed import Observed, leaving_attempts
+from borgish.cell.tasks.allocs import is_alloc_set
+from borgish.cell.tasks.leases import why_waiting
 from borgish.clock import Now
 from borgish.scheduler.alloc_sets import AllocSets
 from borgish.scheduler.fleet import Fleet

@@ -19,8 +19,8 @@ from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
+from borgish.cell.machines.suitability import untolerated
 from borgish.cell.model import Taint
-from borgish.cell.suitability import untolerated
 from borgish.scheduler.affinity import UNFIT, WEIGHT_COST
 from borgish.scheduler.arrays import ALL, FloatArray, IntArray, Rows
 from borgish.scheduler.feasibility import feasible, suitable

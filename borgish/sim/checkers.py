@@ -6,8 +6,7 @@ Nothing here asks the master what it thinks.
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 
-from borgish.cell.allocs import inside, is_alloc_set
-from borgish.cell.availability import live_tasks
+from borgish.cell.apps.order import waits_for_update
 from borgish.cell.events import (
     AnyEvent,
     Entry,
@@ -18,9 +17,10 @@ from borgish.cell.events import (
     TasksHandedOver,
     TasksPlaced,
 )
-from borgish.cell.handover import may_take_over
+from borgish.cell.limits.availability import live_tasks
 from borgish.cell.model import Cell, Drain, Job, Task
-from borgish.cell.order import waits_for_update
+from borgish.cell.tasks.allocs import inside, is_alloc_set
+from borgish.cell.updates.handover import may_take_over
 from borgish.sim.loop import VirtualLoop
 from borgish.sim.machines import Machine
 from borgish.sim.masters import MasterHost

@@ -7,8 +7,8 @@ Of a run of an application all stages begin, or none.
 from collections.abc import Iterable, Iterator
 
 from borgish.cell.apply import apply_entry
-from borgish.cell.cron_runs import is_stuck, runs
-from borgish.cell.crons import Cron
+from borgish.cell.crons.model import Cron
+from borgish.cell.crons.runs import is_stuck, runs
 from borgish.cell.events import CronFired, CronResumed, CronSet, Entry, JobSubmitted, RolledBack
 from borgish.cell.model import Cell, Snapshot
 from borgish.spec.cron import same_times

@@ -9,8 +9,8 @@ from bisect import bisect_right
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
 from borgish.cell.apply import apply_entry
-from borgish.cell.availability import live_tasks
 from borgish.cell.events import Entry, RolloutWentOn, TasksEvicted, TasksHandedOver
+from borgish.cell.limits.availability import live_tasks
 from borgish.cell.model import Cell, Job, Snapshot, Task
 from borgish.sim.machines import Machine
 from borgish.spec.shares import Share

@@ -11,8 +11,8 @@ from typing import TypeVar
 
 import msgspec
 
-from borgish.cell.access import Invitation
-from borgish.cell.access_commands import AdmitTokens
+from borgish.cell.access.commands import AdmitTokens
+from borgish.cell.access.model import Invitation
 from borgish.cell.command import Command
 from borgish.cell.free_space import Level
 from borgish.cell.invariants import violations

@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from borgish.cell.budgets import Budget
 from borgish.cell.command import Command
 from borgish.cell.commands import (
     ApplyApp,
@@ -37,6 +36,7 @@ from borgish.cell.commands import (
     UntaintMachine,
 )
 from borgish.cell.generations import Thing, generation_of, thing_of
+from borgish.cell.limits.budgets import Budget
 from borgish.cell.model import Cell
 from borgish.errors import BorgishError, PreconditionFailed, Refused, StoreFull
 from borgish.master.leader import Leader

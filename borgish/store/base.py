@@ -7,12 +7,12 @@ import msgspec
 
 from borgish.audit import AuditEntry
 from borgish.bands import DEFAULT_BANDS, Bands
-from borgish.cell.budgets import Budget
-from borgish.cell.crons import Cron
+from borgish.cell.crons.model import Cron
 from borgish.cell.events import Entry
 from borgish.cell.free_space import FreeSpace
+from borgish.cell.limits.budgets import Budget
+from borgish.cell.limits.quotas import Quota, split_quota_key
 from borgish.cell.model import App, Cell, Handover, Job, Machine, Task, TaskLease
-from borgish.cell.quotas import Quota, split_quota_key
 from borgish.cell.touched import Touched
 from borgish.errors import BorgishError, Fenced, OutcomeUnknown, StoreDamaged, Unreachable
 from borgish.store.usage import UsageBlock

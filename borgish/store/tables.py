@@ -28,11 +28,11 @@ from sqlalchemy import (
 
 from borgish.audit import AuditEntry, AuditNote
 from borgish.bands import Bands
-from borgish.cell.budgets import Budget
-from borgish.cell.crons import Cron
+from borgish.cell.crons.model import Cron
 from borgish.cell.events import Entry
+from borgish.cell.limits.budgets import Budget
+from borgish.cell.limits.quotas import Quota
 from borgish.cell.model import App, Cell, Handover, Job, Machine, Task, TaskLease
-from borgish.cell.quotas import Quota
 from borgish.store.codec import decode_command, decode_events, encode_command, encode_events
 
 REVISION = "0011"

@@ -14,7 +14,8 @@ from borgish.api.app import create_routes
 from borgish.api.openapi import document
 from borgish.api.services import Services
 from borgish.api.views.history import COMMAND_WORDS
-from borgish.cell import access_commands, commands
+from borgish.cell import commands
+from borgish.cell.access import commands as access_commands
 from borgish.cell.events import AnyEvent
 from borgish.cli import errors as borgctl_errors
 from borgish.dashboard.columns import Role

@@ -10,7 +10,7 @@ import uvloop
 
 from borgish.api.moments import Moment
 from borgish.api.views.status import Daemon
-from borgish.cell.access import Asker, Principal, Role
+from borgish.cell.access.model import Asker, Principal, Role
 from borgish.cell.commands import KillTasks
 from borgish.master.checkpoints import Checkpointer
 from borgish.master.moments import Moments

@@ -8,9 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from borgish.cell import cron_runs, decide_crons
 from borgish.cell.command import Command
 from borgish.cell.commands import SetCron
+from borgish.cell.crons import decide as decide_crons
+from borgish.cell.crons import runs as cron_runs
 from borgish.cell.events import CronFired, JobSubmitted
 from borgish.sim import workload
 from borgish.sim.faults import NO_FAULTS, Faults

@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from borgish.cell.budgets import Budget
 from borgish.cell.command import Command
 from borgish.cell.commands import (
     DrainMachines,
@@ -20,8 +19,9 @@ from borgish.cell.commands import (
     UndoUpdate,
     UntaintMachine,
 )
-from borgish.cell.disruption import Gate
 from borgish.cell.events import RolloutWentOn, TasksEvicted, TasksHandedOver
+from borgish.cell.limits.budgets import Budget
+from borgish.cell.limits.disruption import Gate
 from borgish.cell.model import Job
 from borgish.resources import Resources
 from borgish.sim.faults import NO_FAULTS, Faults
@@ -131,7 +131,7 @@ def test_an_update_that_asks_nobody_is_found(monkeypatch: pytest.MonkeyPatch) ->
     def asks_nobody(_job: Job, _gate: Gate, indexes: Sequence[int]) -> tuple[list[int], str]:
         return list(indexes), ""
 
-    monkeypatch.setattr("borgish.cell.rollout.let_go", asks_nobody)
+    monkeypatch.setattr("borgish.cell.updates.rollout.let_go", asks_nobody)
     monkeypatch.setattr("borgish.reconcilers.rollout.let_go", asks_nobody)
     problems = changed(NO_FAULTS, 1).run(storm_seconds=140.0, calm_seconds=60.0).problems
     assert any("tasks were down after it" in problem for problem in problems), problems

@@ -9,9 +9,9 @@ import pytest
 
 from borgish.borglet.attempt import Attempt
 from borgish.borglet.core import BorgletCore
-from borgish.cell import leases
 from borgish.cell.commands import SubmitJob
 from borgish.cell.model import Cell
+from borgish.cell.tasks import leases
 from borgish.clock import Now
 from borgish.master import core
 from borgish.sim.faults import NO_FAULTS

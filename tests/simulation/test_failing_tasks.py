@@ -8,8 +8,8 @@ import pytest
 
 from borgish.cell.commands import SubmitJob
 from borgish.cell.events import JobHeld, JobReleased, TasksEvicted, TasksPlaced
-from borgish.cell.failing import HELD_AFTER
 from borgish.cell.model import Job
+from borgish.cell.tasks.failing import HELD_AFTER
 from borgish.resources import Resources
 from borgish.sim.faults import NO_FAULTS, Faults
 from borgish.sim.world import World

@@ -7,7 +7,7 @@ import pytest
 
 from borgish.cell.commands import SubmitJob
 from borgish.cell.events import MachineQuarantined, MachineReleased, TasksPlaced
-from borgish.cell.flapping import QUARANTINE_SECONDS
+from borgish.cell.machines.flapping import QUARANTINE_SECONDS
 from borgish.resources import Resources
 from borgish.sim.faults import NO_FAULTS, Faults
 from borgish.sim.world import World

@@ -6,8 +6,8 @@ from functools import partial
 import msgspec
 import pytest
 
-from borgish.cell import decide_machines
 from borgish.cell.commands import SubmitJob
+from borgish.cell.machines import decide as decide_machines
 from borgish.master.leader import Leader
 from borgish.reconcilers import settings as reconcile_settings
 from borgish.reconcilers import stranded

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 import msgspec
 import pytest
 
-from borgish.cell import apply, lifecycle, model, order
+from borgish.cell import apply, lifecycle, model
+from borgish.cell.apps import order
 from borgish.cell.command import Command
 from borgish.cell.observed import Observed
 from borgish.clock import Now

@@ -111,7 +111,7 @@ def test_it_would_be_found_if_it_looked_at_nothing(monkeypatch: pytest.MonkeyPat
 
 
 def never_go_on_rolling_back(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("borgish.cell.rollout.remaining", lambda _job: Remaining())
+    patch.setattr("borgish.cell.updates.rollout.remaining", lambda _job: Remaining())
 
 
 def take_what_lags_behind_for_restored(patch: pytest.MonkeyPatch) -> None:

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from borgish.borglet.core import BorgletCore
-from borgish.cell import decide_machines
 from borgish.cell.commands import Observe
+from borgish.cell.machines import decide as decide_machines
 from borgish.cell.model import Cell
 from borgish.errors import StoreFull
 from borgish.link import conversation

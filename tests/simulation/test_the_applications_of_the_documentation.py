@@ -12,7 +12,6 @@ import pytest
 
 from borgish.api.read_apply import read_apply
 from borgish.bands import DEFAULT_BANDS
-from borgish.cell.availability import down_of
 from borgish.cell.command import Command
 from borgish.cell.commands import (
     ApplyApp,
@@ -25,6 +24,7 @@ from borgish.cell.commands import (
     UndoApp,
 )
 from borgish.cell.events import JobReady
+from borgish.cell.limits.availability import down_of
 from borgish.cli.sources import load
 from borgish.master.core import Core
 from borgish.reconcilers import order as reconciler

@@ -7,12 +7,21 @@ from borgish.api.views.crons import cron_view
 from borgish.api.views.jobs import job_view, worst_outcome
 from borgish.api.views.rollouts import update_words
 from borgish.api.views.tally import Tally
-from borgish.cell.apps import AppPlan, CronChange, JobChange, absent, crons_of, members, plan_words, run_by
+from borgish.cell.apps.decide import (
+    AppPlan,
+    CronChange,
+    JobChange,
+    absent,
+    crons_of,
+    members,
+    plan_words,
+    run_by,
+)
 from borgish.cell.diff import cron_differences, document_differences
 from borgish.cell.events import CronSet
 from borgish.cell.model import App, AppVersion, Cell, Job
 from borgish.cell.observed import Observed
-from borgish.cell.update import update_plan
+from borgish.cell.updates.decide import update_plan
 from borgish.spec.app import to_completion
 from borgish.spec.diff import differences
 from borgish.text import instant

@@ -1,8 +1,8 @@
 """Crons as the API shows them: when they are due, what became of their runs, and why one did not begin."""
 
 from borgish.api.views.jobs import job_outcome, without_values, worst_outcome
-from borgish.cell.cron_runs import Run, runs
-from borgish.cell.crons import SPREAD_SECONDS, Cron
+from borgish.cell.crons.model import SPREAD_SECONDS, Cron
+from borgish.cell.crons.runs import Run, runs
 from borgish.cell.model import Cell
 from borgish.clock import Now
 from borgish.spec.schedule import TIMES_SHOWN

@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
-from borgish.cell.access import ID_CHARACTERS
-from borgish.cell.access_events import (
+from borgish.cell.access.decide import grant_words
+from borgish.cell.access.events import (
     CertificateEnds,
     GroupRemoved,
     GroupSet,
@@ -22,9 +22,8 @@ from borgish.cell.access_events import (
     UserRemoved,
     UserSet,
 )
-from borgish.cell.crons import SPREAD_SECONDS
-from borgish.cell.decide_access import grant_words
-from borgish.cell.drains import drain_words
+from borgish.cell.access.model import ID_CHARACTERS
+from borgish.cell.crons.model import SPREAD_SECONDS
 from borgish.cell.events import (
     AnyEvent,
     AppApplied,
@@ -84,6 +83,7 @@ from borgish.cell.events import (
     TasksRestarted,
     TasksResubmitted,
 )
+from borgish.cell.machines.drains import drain_words
 from borgish.cell.model import Drain, exit_text, task_count
 from borgish.resources import show_amounts, show_bytes, show_cpu
 from borgish.text import instant, span, tasks_text

@@ -25,8 +25,8 @@ from borgish.cell.events import (
     TasksPlaced,
 )
 from borgish.cell.model import Cell
-from borgish.cell.rollback import JobPlan, Plan
-from borgish.cell.rollback_checks import check_allowed, plan_rollback
+from borgish.cell.updates.rollback import JobPlan, Plan
+from borgish.cell.updates.rollback_checks import check_allowed, plan_rollback
 from borgish.clock import Now
 from borgish.errors import Refused
 from borgish.resources import show_amounts

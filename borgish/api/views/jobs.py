@@ -10,10 +10,10 @@ from borgish.api.views.rollouts import last_rollout_view, rollout_line, rollout_
 from borgish.api.views.tally import task_is_up
 from borgish.api.views.tasks import phase_of, seen_attempt
 from borgish.bands import Bands
-from borgish.cell.max_failures import too_many_failed
+from borgish.cell.apps.order import wait_line
 from borgish.cell.model import Cell, Job, Task, Version
 from borgish.cell.observed import Observed
-from borgish.cell.order import wait_line
+from borgish.cell.tasks.max_failures import too_many_failed
 from borgish.clock import Now
 from borgish.errors import NotFound
 from borgish.spec.diff import differences

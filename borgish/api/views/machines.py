@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from borgish.api.views.tally import Tally
-from borgish.cell.drains import Drains, drain_words, ending, is_drained
+from borgish.cell.machines.drains import Drains, drain_words, ending, is_drained
 from borgish.cell.model import Cell, Drain, Machine, task_count
 from borgish.cell.observed import Observed, SeenMachine
 from borgish.clock import Now

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
+from borgish.cell.apps.order import LATER, deferred, needs_somebody, unmet, wait_line, ways_on, why_unmet
 from borgish.cell.model import Cell, Job
 from borgish.cell.observed import Observed
-from borgish.cell.order import LATER, deferred, needs_somebody, unmet, wait_line, ways_on, why_unmet
 from borgish.resources import show_seconds
 from borgish.text import instant, show_indexes
 from borgish.wire.api import RefusalView

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 from borgish.cell.model import Cell, Job, Rollout, task_count
 from borgish.cell.observed import Observed
-from borgish.cell.rollout import changed_tasks, max_at_a_time, not_ready
-from borgish.cell.update import UpdatePlan
+from borgish.cell.updates.decide import UpdatePlan
+from borgish.cell.updates.rollout import changed_tasks, max_at_a_time, not_ready
 from borgish.clock import Now
 from borgish.spec.changes import TaskChange
 from borgish.spec.job import JobSpec

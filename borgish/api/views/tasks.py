@@ -7,10 +7,10 @@ from borgish.cell.commands import (
     SeenAttempt,
     SeenProgram,
 )
-from borgish.cell.handover import handover_cause, handover_words
+from borgish.cell.machines.suitability import why_unsuitable
 from borgish.cell.model import Cell, Handover, Job, Machine, Task
 from borgish.cell.observed import Observed
-from borgish.cell.suitability import why_unsuitable
+from borgish.cell.updates.handover import handover_cause, handover_words
 from borgish.text import has_index, instant, instant_or_none
 from borgish.vocabulary import FAILURES, HELD_UP, OUTCOMES, JobKind, Phase, State, task_name
 from borgish.wire.api import IncomingView, ProgramView, RefusalView, TaskView, UsageView

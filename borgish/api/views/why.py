@@ -9,16 +9,16 @@ from borgish.api.views.jobs import count_not_up, job_outcome, tasks_not_up, wors
 from borgish.api.views.order import deadline_sentence, order_sentences
 from borgish.api.views.rollouts import ways_out
 from borgish.api.views.tasks import last_exit, phase_of, seen_attempt, task_view_of
-from borgish.cell.apps import absent, crons_of, members
+from borgish.cell.apps.decide import absent, crons_of, members
+from borgish.cell.apps.order import wait_line
 from borgish.cell.commands import SeenAttempt
-from borgish.cell.drains import Drains, drain_words
-from borgish.cell.failing import avoided
-from borgish.cell.handover import Departures, Way, handover_cause, handover_words
-from borgish.cell.max_failures import too_many_failed
+from borgish.cell.machines.drains import Drains, drain_words
+from borgish.cell.machines.suitability import evict_at, why_unsuitable
 from borgish.cell.model import App, Cell, Job, Machine, Task, exit_text, task_count
 from borgish.cell.observed import Observed, leaving_attempts
-from borgish.cell.order import wait_line
-from borgish.cell.suitability import evict_at, why_unsuitable
+from borgish.cell.tasks.failing import avoided
+from borgish.cell.tasks.max_failures import too_many_failed
+from borgish.cell.updates.handover import Departures, Way, handover_cause, handover_words
 from borgish.clock import Now
 from borgish.text import has_index, instant
 from borgish.vocabulary import (

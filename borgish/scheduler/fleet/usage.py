@@ -14,11 +14,11 @@ from typing import TypeVar
 import msgspec
 import numpy as np
 
-from borgish.cell.allocs import alloc_name, inside, is_alloc_set, is_reserved, priority_of
 from borgish.cell.commands import SeenAttempt
 from borgish.cell.model import Cell, Job, Task
 from borgish.cell.moves import Cursor, Move
 from borgish.cell.observed import Observed, leaving_attempts
+from borgish.cell.tasks.allocs import alloc_name, inside, is_alloc_set, is_reserved, priority_of
 from borgish.resources import DEVICE_MILLIS, Resources
 from borgish.scheduler.arrays import BoolArray, FloatArray, IntArray, Rows, copied, widened
 from borgish.spec.job import JobSpec

@@ -8,11 +8,11 @@ from collections import Counter
 
 import msgspec
 
-from borgish.cell.allocs import check_inside
 from borgish.cell.commands import SubmitJob
 from borgish.cell.events import Entry, TasksEvicted
 from borgish.cell.model import Cell, Rules
 from borgish.cell.observed import Observed
+from borgish.cell.tasks.allocs import check_inside
 from borgish.clock import Now
 from borgish.errors import Invalid, Refused
 from borgish.master.core import Core

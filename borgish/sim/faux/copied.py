@@ -11,15 +11,15 @@ from collections.abc import Collection
 
 import msgspec
 
-from borgish.cell.allocs import alloc_name, is_alloc_set
-from borgish.cell.availability import RECOVERED_SECONDS
 from borgish.cell.command import Command
 from borgish.cell.commands import (
     Observe,
     SeenAttempt,
 )
 from borgish.cell.events import Entry
+from borgish.cell.limits.availability import RECOVERED_SECONDS
 from borgish.cell.model import Cell, Job, Task
+from borgish.cell.tasks.allocs import alloc_name, is_alloc_set
 from borgish.clock import Now
 from borgish.credentials import poll_token
 from borgish.errors import Fenced

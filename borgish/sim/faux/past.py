@@ -10,8 +10,8 @@ import msgspec
 from borgish.api.views.history import COMMAND_WORDS, HistoryFilter, history_view
 from borgish.api.views.machines import machine_state
 from borgish.cell.diff import Kind, difference
-from borgish.cell.drains import drain_words
 from borgish.cell.events import AnyEvent, Entry
+from borgish.cell.machines.drains import drain_words
 from borgish.cell.model import Cell
 from borgish.errors import Invalid, NotFound
 from borgish.resources import show_bytes, show_cpu

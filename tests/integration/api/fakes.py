@@ -19,8 +19,8 @@ from borgish.api.views.history import HistoryFilter
 from borgish.api.views.status import Daemon, status_view
 from borgish.api.views.tally import Tally
 from borgish.audit import AuditEntry, AuditNote
-from borgish.cell.access import Asker, Principal, Role, User
-from borgish.cell.authorization import authorize
+from borgish.cell.access.authorization import authorize
+from borgish.cell.access.model import Asker, Principal, Role, User
 from borgish.cell.command import Command
 from borgish.cell.events import Entry
 from borgish.cell.free_space import AMPLE

@@ -8,8 +8,8 @@ import pytest
 
 from borgish.bands import DEFAULT_BANDS as BANDS
 from borgish.cell import commands
-from borgish.cell.access import Principal, Role
-from borgish.cell.crons import Cron
+from borgish.cell.access.model import Principal, Role
+from borgish.cell.crons.model import Cron
 from borgish.cell.model import App, AppVersion, Version
 from borgish.spec.app import AppSpec, Document
 from borgish.spec.cron import read_cron

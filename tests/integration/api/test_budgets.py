@@ -3,7 +3,6 @@
 import pytest
 
 from borgish.cell.apply import apply_entry
-from borgish.cell.budgets import Budget
 from borgish.cell.commands import (
     FreezeCell,
     RemoveBudget,
@@ -11,6 +10,7 @@ from borgish.cell.commands import (
     UnfreezeCell,
 )
 from borgish.cell.events import BudgetSet, CellFrozen, Entry
+from borgish.cell.limits.budgets import Budget
 from borgish.client import Client, quoted
 from borgish.errors import Forbidden, Invalid, NotFound
 from borgish.spec.job import Constraint

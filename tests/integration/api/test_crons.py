@@ -12,7 +12,7 @@ from borgish.cell.commands import (
     RunCron,
     SetCron,
 )
-from borgish.cell.crons import Cron
+from borgish.cell.crons.model import Cron
 from borgish.cell.events import CronFired, CronSet, Entry, JobSubmitted
 from borgish.cli.lookup import every_cron
 from borgish.client import Client, quoted

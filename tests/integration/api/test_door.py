@@ -15,8 +15,8 @@ from borgish.api.app import ROUTES, create_app, create_routes
 from borgish.api.auth import ALLOWED, POLICY, CellTokens, Policy
 from borgish.api.openapi import document
 from borgish.api.serve import Serving, serve
-from borgish.cell.access import Invitation, Role, Token
-from borgish.cell.access_commands import RevokeToken
+from borgish.cell.access.commands import RevokeToken
+from borgish.cell.access.model import Invitation, Role, Token
 from borgish.cell.apply import apply_entry
 from borgish.cell.command import Command
 from borgish.cell.decide import decide

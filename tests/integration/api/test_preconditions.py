@@ -9,9 +9,9 @@ import pytest
 from borgish.api.app import create_routes
 from borgish.api.auth import POLICY, Policy
 from borgish.api.preconditions import ETAG, IF_MATCH
-from borgish.cell.budgets import Budget
-from borgish.cell.crons import Cron
+from borgish.cell.crons.model import Cron
 from borgish.cell.events import Entry, JobChanged
+from borgish.cell.limits.budgets import Budget
 from borgish.cell.model import App, AppVersion
 from borgish.client import Client
 from borgish.errors import Invalid, PreconditionFailed

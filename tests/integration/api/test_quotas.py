@@ -11,8 +11,8 @@ from borgish.cell.commands import (
     SubmitJob,
 )
 from borgish.cell.events import Entry, QuotaSet
+from borgish.cell.limits.quotas import Quota
 from borgish.cell.model import Rules
-from borgish.cell.quotas import Quota
 from borgish.client import Client, quoted
 from borgish.errors import Forbidden, Invalid, NotFound
 from borgish.resources import Resources

@@ -14,7 +14,7 @@ from borgish.api.authority import AuthorityDoor
 from borgish.api.middleware import AuthMiddleware, Receive, Scope, Send
 from borgish.api.rate_limits import Limits, LimitSettings
 from borgish.api.serve import Serving, serve
-from borgish.cell.access import Principal, Role
+from borgish.cell.access.model import Principal, Role
 from borgish.clock import SystemClock
 from borgish.errors import NotFound, TooManyRequests, Unauthenticated, Unreachable
 from borgish.wire.api import StatusView

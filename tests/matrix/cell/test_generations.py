@@ -6,7 +6,6 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from borgish.cell.budgets import Budget
 from borgish.cell.command import Command
 from borgish.cell.commands import (
     ApplyApp,
@@ -46,6 +45,7 @@ from borgish.cell.commands import (
 )
 from borgish.cell.generations import DECIDED_BY_PEOPLE, Outdated, Thing, ThingKind, check_generation, thing_of
 from borgish.cell.generations import generation_of as generation
+from borgish.cell.limits.budgets import Budget
 from borgish.errors import Invalid
 from borgish.resources import Resources
 from borgish.spec.app import AppSpec, Document

@@ -7,10 +7,11 @@ import msgspec
 import pytest
 
 from borgish.bands import Bands
-from borgish.cell.budgets import Budget
 from borgish.cell.commands import JoinMachine
-from borgish.cell.crons import Cron
+from borgish.cell.crons.model import Cron
 from borgish.cell.diff import difference
+from borgish.cell.limits.budgets import Budget
+from borgish.cell.limits.quotas import Quota
 from borgish.cell.model import (
     App,
     AppVersion,
@@ -30,7 +31,6 @@ from borgish.cell.model import (
     Version,
     Waits,
 )
-from borgish.cell.quotas import Quota
 from borgish.resources import Resources
 from borgish.spec.app import AppSpec, Document
 from borgish.spec.job import Constraint

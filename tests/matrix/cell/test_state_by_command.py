@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 import pytest
 
-from borgish.cell.access import Invitation, Role, Token
-from borgish.cell.access_commands import (
+from borgish.cell.access.commands import (
     AddGroup,
     AddUser,
     AdmitTokens,
@@ -28,8 +27,8 @@ from borgish.cell.access_commands import (
     RevokeToken,
     SetSecret,
 )
+from borgish.cell.access.model import Invitation, Role, Token
 from borgish.cell.apply import apply_entry
-from borgish.cell.budgets import Budget
 from borgish.cell.command import Command
 from borgish.cell.commands import (
     AdvanceRollouts,
@@ -100,6 +99,7 @@ from borgish.cell.commands import (
 from borgish.cell.decide import COMMANDS, decide
 from borgish.cell.events import AnyEvent, Entry, TasksEnded
 from borgish.cell.invariants import violations
+from borgish.cell.limits.budgets import Budget
 from borgish.cell.model import Cell, Snapshot
 from borgish.cell.observed import Observed, record_report, watch
 from borgish.clock import Now

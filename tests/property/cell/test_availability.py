@@ -4,8 +4,6 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from borgish.cell.availability import count_of, down_of, find_down
-from borgish.cell.budgets import Budget
 from borgish.cell.command import Command
 from borgish.cell.commands import (
     EvictTasks,
@@ -23,9 +21,11 @@ from borgish.cell.commands import (
     SetMachineUp,
     SubmitJob,
 )
+from borgish.cell.limits.availability import count_of, down_of, find_down
+from borgish.cell.limits.budgets import Budget
 from borgish.cell.model import Cell, Snapshot
 from borgish.cell.observed import Observed
-from borgish.cell.rollout import known_remaining, not_ready, remaining
+from borgish.cell.updates.rollout import known_remaining, not_ready, remaining
 from borgish.clock import Now
 from borgish.master.core import Core
 from borgish.master.step import CommandRequest, PollsAnswered

@@ -9,8 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from borgish.cell.apply import apply_entry
-from borgish.cell.availability import find_down, live_tasks
-from borgish.cell.budgets import Budget
 from borgish.cell.command import Command
 from borgish.cell.commands import (
     DrainMachines,
@@ -32,9 +30,11 @@ from borgish.cell.commands import (
     UntaintMachine,
 )
 from borgish.cell.events import Entry, RolloutWentOn, TasksEvicted, TasksHandedOver
-from borgish.cell.handover import incoming_of
 from borgish.cell.invariants import violations
+from borgish.cell.limits.availability import find_down, live_tasks
+from borgish.cell.limits.budgets import Budget
 from borgish.cell.model import Cell, Job, Snapshot
+from borgish.cell.updates.handover import incoming_of
 from borgish.clock import Now
 from borgish.master.core import Core
 from borgish.master.step import CommandRequest, PollsAnswered

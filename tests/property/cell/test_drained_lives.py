@@ -13,7 +13,7 @@ from borgish.cell.commands import (
     UncordonMachine,
     UndrainMachines,
 )
-from borgish.cell.drains import is_drained
+from borgish.cell.machines.drains import is_drained
 from borgish.cell.model import Cell
 from borgish.master.core import Core
 from borgish.reconcilers.settings import ReconcileSettings

@@ -7,6 +7,7 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from borgish.cell.apps.owners import merged
 from borgish.cell.command import Command
 from borgish.cell.commands import (
     ApplyApp,
@@ -16,7 +17,6 @@ from borgish.cell.commands import (
     UndoUpdate,
 )
 from borgish.cell.model import Job
-from borgish.cell.owners import merged
 from borgish.errors import Conflict, NotFound, Refused
 from borgish.spec.app import AppSpec, Document
 from borgish.spec.job import JobSpec

@@ -24,8 +24,8 @@ from borgish.cell.commands import (
 from borgish.cell.events import Entry, RolledBack, TasksPlaced
 from borgish.cell.invariants import violations
 from borgish.cell.model import Cell, Snapshot
-from borgish.cell.rollback import desired
-from borgish.cell.rollout import not_ready
+from borgish.cell.updates.rollback import desired
+from borgish.cell.updates.rollout import not_ready
 from borgish.errors import Refused
 from borgish.master.step import Step
 from borgish.spec.changes import same_program

@@ -7,7 +7,6 @@ import msgspec
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from borgish.cell.allocs import alloc_name, inside, is_alloc_set
 from borgish.cell.apply import apply_entry
 from borgish.cell.command import Command
 from borgish.cell.commands import (
@@ -26,6 +25,7 @@ from borgish.cell.commands import (
 from borgish.cell.events import PlacesPromised, TasksEvicted, TasksPlaced
 from borgish.cell.invariants import violations
 from borgish.cell.model import Cell, Job, Machine, Snapshot, Task
+from borgish.cell.tasks.allocs import alloc_name, inside, is_alloc_set
 from borgish.clock import Now
 from borgish.link.conversation import attempt_spec
 from borgish.master.core import Core

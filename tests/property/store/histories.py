@@ -6,7 +6,6 @@ import msgspec
 from hypothesis import strategies as st
 
 from borgish.bands import Bands
-from borgish.cell.budgets import Budget
 from borgish.cell.command import Command
 from borgish.cell.commands import (
     AdvanceRollouts,
@@ -39,11 +38,12 @@ from borgish.cell.events import (
     TasksRestarted,
     TasksResubmitted,
 )
+from borgish.cell.limits.budgets import Budget
+from borgish.cell.limits.quotas import Quota
 from borgish.cell.model import Cell, Drain, Job, Rules
 from borgish.cell.observed import Observed
-from borgish.cell.quotas import Quota
-from borgish.cell.rollback_checks import decide_rollback
-from borgish.cell.rollout import remaining
+from borgish.cell.updates.rollback_checks import decide_rollback
+from borgish.cell.updates.rollout import remaining
 from borgish.clock import Now
 from borgish.errors import Refused
 from borgish.resources import Resources

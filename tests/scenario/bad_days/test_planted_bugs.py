@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from borgish.cell.disruption import Gate
+from borgish.cell.limits.disruption import Gate
 from borgish.cell.model import Job
 from tests.scenario.bad_days.conftest import Days
 from tests.scenario.bad_days.day import CHANGED, DRAINED, Day, web
@@ -18,7 +18,7 @@ def asks_no_gate(patch: pytest.MonkeyPatch) -> None:
     def let_go(_job: Job, _gate: Gate, indexes: Sequence[int]) -> tuple[list[int], str]:
         return list(indexes), ""
 
-    patch.setattr("borgish.cell.rollout.let_go", let_go)
+    patch.setattr("borgish.cell.updates.rollout.let_go", let_go)
     patch.setattr("borgish.reconcilers.rollout.let_go", let_go)
     patch.setattr("borgish.reconcilers.rollout.max_at_a_time", lambda job: job.tasks_wanted)
 
@@ -30,7 +30,7 @@ def waits_for_nothing(patch: pytest.MonkeyPatch) -> None:
 
 def takes_what_it_has_not_heard_of(patch: pytest.MonkeyPatch) -> None:
     """A new master takes for down what it does not know yet, and down is free to stop."""
-    patch.setattr("borgish.cell.disruption.has_reported", lambda *_: True)
+    patch.setattr("borgish.cell.limits.disruption.has_reported", lambda *_: True)
     patch.setattr("borgish.reconcilers.rollout.not_ready", lambda *_: None)
 
 

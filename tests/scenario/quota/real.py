@@ -9,7 +9,7 @@ from borgish.api.app import create_app
 from borgish.api.serve import Serving, serve
 from borgish.api.services import Reading
 from borgish.bands import Bands
-from borgish.cell.access import Asker, User
+from borgish.cell.access.model import Asker, User
 from borgish.cell.command import Command
 from borgish.cell.commands import JoinMachine
 from borgish.cell.model import Cell, Rules, Snapshot

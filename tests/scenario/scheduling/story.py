@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from borgish.cell.allocs import is_alloc_set
 from borgish.cell.command import Command
 from borgish.cell.commands import (
     JoinMachine,
@@ -20,6 +19,7 @@ from borgish.cell.commands import (
 )
 from borgish.cell.invariants import violations
 from borgish.cell.model import Cell, Job, Machine, Snapshot, Task
+from borgish.cell.tasks.allocs import is_alloc_set
 from borgish.clock import Now
 from borgish.errors import Refused
 from borgish.link.conversation import attempt_spec

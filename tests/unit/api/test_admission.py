@@ -23,7 +23,7 @@ from borgish.api.admission import (
     next_share,
 )
 from borgish.api.middleware import App, Scope
-from borgish.cell.access import Principal, Role
+from borgish.cell.access.model import Principal, Role
 from borgish.clock import Now, SystemClock
 from borgish.errors import Overloaded, TooManyRequests
 from borgish.wire.bounded_http import LOSS, Loss

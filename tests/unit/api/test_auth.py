@@ -2,7 +2,7 @@ import pytest
 
 from borgish.api.auth import ALLOWED, Policy, bearer, check
 from borgish.api.middleware import hosts_of
-from borgish.cell.access import Principal, Role
+from borgish.cell.access.model import Principal, Role
 from borgish.errors import Forbidden, Unauthenticated
 
 

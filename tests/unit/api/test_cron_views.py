@@ -3,7 +3,7 @@
 import pytest
 
 from borgish.api.views.crons import run_view
-from borgish.cell.cron_runs import Run
+from borgish.cell.crons.runs import Run
 from borgish.cell.model import Job, Task
 from borgish.vocabulary import Ending, Outcome, State
 from tests.unit.cell.test_decide import spec

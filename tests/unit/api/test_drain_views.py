@@ -12,11 +12,11 @@ from borgish.cell.commands import (
     MaintainMachines,
     SubmitJob,
 )
-from borgish.cell.drains import drain_words
 from borgish.cell.events import MachineRestored
-from borgish.cell.handover import NOT_HEARD
+from borgish.cell.machines.drains import drain_words
 from borgish.cell.model import Drain, Window
 from borgish.cell.observed import Observed
+from borgish.cell.updates.handover import NOT_HEARD
 from borgish.resources import Resources
 from borgish.spec.job import Override, Restart
 from borgish.vocabulary import RestartPolicy

@@ -5,10 +5,10 @@ import pytest
 from borgish.api.views.events import _LINES, event_views
 from borgish.bands import Bands
 from borgish.cell import events as happened
-from borgish.cell.budgets import Budget
 from borgish.cell.events import AnyEvent, Entry
+from borgish.cell.limits.budgets import Budget
+from borgish.cell.limits.quotas import Quota
 from borgish.cell.model import Drain, Rules, TaskLease, Window
-from borgish.cell.quotas import Quota
 from borgish.resources import Resources
 from borgish.spec.job import Constraint, JobSpec
 from borgish.spec.shares import Share

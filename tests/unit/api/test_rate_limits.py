@@ -3,7 +3,7 @@
 import pytest
 
 from borgish.api.rate_limits import SOURCES_MAX, Limits, LimitSettings
-from borgish.cell.access import Principal
+from borgish.cell.access.model import Principal
 from borgish.clock import Now
 from borgish.errors import TooManyRequests
 

@@ -3,7 +3,7 @@
 import pytest
 
 from borgish.api.auth import CellTokens
-from borgish.cell.access import Principal, Role, Token
+from borgish.cell.access.model import Principal, Role, Token
 from borgish.cell.model import Cell
 from borgish.clock import SystemClock
 from borgish.credentials import MEMBER, poll_token

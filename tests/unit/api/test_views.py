@@ -12,7 +12,7 @@ from borgish.cell.commands import (
     SeenAttempt,
     SeenProgram,
 )
-from borgish.cell.crons import Cron
+from borgish.cell.crons.model import Cron
 from borgish.cell.model import App, AppVersion, Cell, exit_text
 from borgish.cell.observed import Observed, SeenMachine, record_report
 from borgish.cell.touched import Touched

@@ -9,8 +9,8 @@ from borgish.cell.commands import (
     SeenAttempt,
     SubmitJob,
 )
-from borgish.cell.leases import CLOCK_RATES_MAX, LEASE_SECONDS
 from borgish.cell.model import Cell, Machine
+from borgish.cell.tasks.leases import CLOCK_RATES_MAX, LEASE_SECONDS
 from borgish.clock import Now
 from borgish.master.core import Core
 from borgish.reconcilers.settings import ReconcileSettings

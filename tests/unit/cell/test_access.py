@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from borgish.cell.access import Invitation, Principal, Role, Token, bands_of, principal_of
-from borgish.cell.access_commands import (
+from borgish.cell.access.authorization import authorize
+from borgish.cell.access.commands import (
     AddGroup,
     AddUser,
     AdmitTokens,
@@ -19,7 +19,7 @@ from borgish.cell.access_commands import (
     RevokeToken,
     SetSecret,
 )
-from borgish.cell.authorization import authorize
+from borgish.cell.access.model import Invitation, Principal, Role, Token, bands_of, principal_of
 from borgish.cell.command import Command
 from borgish.cell.commands import (
     ApplyApp,

@@ -2,7 +2,6 @@
 
 import pytest
 
-from borgish.cell.affected import FEW
 from borgish.cell.command import Command
 from borgish.cell.commands import (
     FreezeCell,
@@ -15,6 +14,7 @@ from borgish.cell.commands import (
     SubmitJob,
     TaintMachine,
 )
+from borgish.cell.limits.affected import FEW
 from borgish.cell.model import Rules
 from borgish.cell.observed import SeenMachine
 from borgish.errors import Conflict

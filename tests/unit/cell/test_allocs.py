@@ -2,7 +2,6 @@
 
 import pytest
 
-from borgish.cell.allocs import alloc_name, is_reserved
 from borgish.cell.commands import (
     EvictTasks,
     ForgetJob,
@@ -12,6 +11,7 @@ from borgish.cell.commands import (
     ScaleJob,
     SubmitJob,
 )
+from borgish.cell.tasks.allocs import alloc_name, is_reserved
 from borgish.errors import Conflict, Forbidden, NotFound, Refused
 from borgish.resources import Resources
 from borgish.spec.job import JobSpec

@@ -17,7 +17,7 @@ from borgish.cell.commands import (
     SetQuota,
     SubmitJob,
 )
-from borgish.cell.cron_runs import runs
+from borgish.cell.crons.runs import runs
 from borgish.cell.events import Entry, TasksEnded, TasksPlaced
 from borgish.errors import Conflict, NotFound
 from borgish.resources import Resources

@@ -4,7 +4,8 @@ import msgspec
 import pytest
 
 from borgish.cell.apply import apply_entry
-from borgish.cell.apps import plan_apply
+from borgish.cell.apps.decide import plan_apply
+from borgish.cell.apps.owners import owners_after
 from borgish.cell.commands import (
     ApplyApp,
     EndChildren,
@@ -28,7 +29,6 @@ from borgish.cell.decide import decide
 from borgish.cell.events import Entry
 from borgish.cell.invariants import violations
 from borgish.cell.model import APP_VERSIONS_KEPT, Cell, Snapshot
-from borgish.cell.owners import owners_after
 from borgish.errors import Conflict, NotFound, OverQuota, TooLarge
 from borgish.resources import Resources
 from borgish.spec.app import AppSpec, Document

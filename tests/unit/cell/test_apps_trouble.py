@@ -5,7 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from borgish.cell.apps import plan_apply
+from borgish.cell.apps.decide import plan_apply
+from borgish.cell.apps.order import UP_SECONDS
 from borgish.cell.commands import (
     ApplyApp,
     FreezeCell,
@@ -20,7 +21,6 @@ from borgish.cell.commands import (
     UnfreezeCell,
 )
 from borgish.cell.generations import Outdated, Thing, ThingKind
-from borgish.cell.order import UP_SECONDS
 from borgish.errors import Conflict, NotFound, OverQuota
 from borgish.resources import Resources
 from borgish.spec.app import AppSpec, Document

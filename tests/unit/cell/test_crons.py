@@ -19,7 +19,7 @@ from borgish.cell.commands import (
     SetQuota,
     SubmitJob,
 )
-from borgish.cell.crons import OUTPUT_SECONDS_MAX, Cron, output_seconds
+from borgish.cell.crons.model import OUTPUT_SECONDS_MAX, Cron, output_seconds
 from borgish.cell.decide import decide
 from borgish.cell.events import CronFired, JobSubmitted
 from borgish.cell.invariants import violations

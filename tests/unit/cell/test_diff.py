@@ -4,10 +4,10 @@ import msgspec
 import pytest
 
 from borgish.bands import Bands
-from borgish.cell.budgets import Budget, Freeze
 from borgish.cell.diff import ALIKE_MAX, Change, Kind, difference, document_differences
+from borgish.cell.limits.budgets import Budget, Freeze
+from borgish.cell.limits.quotas import Quota
 from borgish.cell.model import AppVersion, Cell, Rules, Taint
-from borgish.cell.quotas import Quota
 from borgish.resources import Resources
 from borgish.spec.app import AppSpec, Document
 from borgish.spec.job import Constraint, JobSpec

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from borgish.cell.budgets import Budget
 from borgish.cell.commands import (
     EvictTasks,
     FreezeCell,
@@ -18,8 +17,9 @@ from borgish.cell.commands import (
     UnfreezeCell,
 )
 from borgish.cell.decide import decide
-from borgish.cell.disruption import Gate
 from borgish.cell.events import Entry, TasksEvicted
+from borgish.cell.limits.budgets import Budget
+from borgish.cell.limits.disruption import Gate
 from borgish.cell.observed import Observed
 from borgish.cell.recorded import commands_of, observed_of, recorded_of
 from borgish.errors import Invalid, NotFound

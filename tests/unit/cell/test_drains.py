@@ -18,9 +18,9 @@ from borgish.cell.commands import (
     UndrainMachines,
 )
 from borgish.cell.decide import decide
-from borgish.cell.decide_drains import WINDOWS_MAX
 from borgish.cell.events import Entry
 from borgish.cell.generations import Outdated, check_generation
+from borgish.cell.machines.decide_drains import WINDOWS_MAX
 from borgish.cell.model import Drain
 from borgish.clock import Now
 from borgish.errors import Conflict, Invalid, NotFound

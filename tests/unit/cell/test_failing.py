@@ -19,7 +19,9 @@ from borgish.cell.commands import (
 )
 from borgish.cell.decide import decide
 from borgish.cell.events import Entry, TasksEvicted
-from borgish.cell.failing import (
+from borgish.cell.invariants import violations
+from borgish.cell.model import FailedOn, Job
+from borgish.cell.tasks.failing import (
     AVOIDED_SECONDS,
     AVOIDED_SECONDS_MAX,
     MOVED_AFTER_STARTS,
@@ -28,8 +30,6 @@ from borgish.cell.failing import (
     may_be_placed,
     why_held,
 )
-from borgish.cell.invariants import violations
-from borgish.cell.model import FailedOn, Job
 from borgish.spec.job import JobSpec, Restart
 from borgish.vocabulary import Ending, Eviction, Phase, RestartPolicy, State
 from tests.unit.cell.test_decide import NOW, Desk, machine, spec

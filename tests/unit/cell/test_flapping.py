@@ -9,7 +9,7 @@ from borgish.cell.commands import (
     SetMachineUp,
     UncordonMachine,
 )
-from borgish.cell.flapping import (
+from borgish.cell.machines.flapping import (
     FORGOTTEN_SECONDS,
     QUARANTINE_SECONDS,
     QUARANTINE_SECONDS_MAX,

@@ -17,8 +17,8 @@ from borgish.cell.commands import (
     TaintMachine,
 )
 from borgish.cell.events import EntriesLost
-from borgish.cell.leases import why_waiting
 from borgish.cell.model import TaskLease
+from borgish.cell.tasks.leases import why_waiting
 from borgish.vocabulary import Ending, Eviction, Phase, Runtime, State, TaintEffect
 from tests.unit.cell.leased import GRACE_SECONDS, JOB, WAIT_SECONDS, Leased
 from tests.unit.cell.lived import machine, spec

@@ -5,8 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from borgish.cell.budgets import Budget, Freeze
-from borgish.cell.crons import Cron
+from borgish.cell.crons.model import Cron
+from borgish.cell.limits.budgets import Budget, Freeze
+from borgish.cell.limits.quotas import Quota, quota_key, split_quota_key
 from borgish.cell.model import (
     Answer,
     App,
@@ -24,7 +25,6 @@ from borgish.cell.model import (
     Version,
     exit_text,
 )
-from borgish.cell.quotas import Quota, quota_key, split_quota_key
 from borgish.cell.touched import Touched
 from borgish.resources import Resources
 from borgish.spec.app import AppSpec

@@ -7,6 +7,7 @@ import pytest
 
 from borgish.api.views.order import order_refusal, order_sentences
 from borgish.api.views.why import why_task
+from borgish.cell.apps.order import UP_SECONDS, check_order, is_met, order_notes, why_unmet
 from borgish.cell.commands import (
     ForgetJob,
     KillTasks,
@@ -18,7 +19,6 @@ from borgish.cell.commands import (
 from borgish.cell.diff import difference
 from borgish.cell.model import Cell, Rollout, Snapshot
 from borgish.cell.observed import MISSES_MAX, Miss
-from borgish.cell.order import UP_SECONDS, check_order, is_met, order_notes, why_unmet
 from borgish.errors import Conflict, NotFound
 from borgish.master.core import STALL_SECONDS, Core
 from borgish.master.step import PollsMissed

@@ -37,9 +37,9 @@ from borgish.cell.events import (
     TasksEvicted,
     TasksPlaced,
 )
+from borgish.cell.limits.quotas import Quota
 from borgish.cell.model import Rules
 from borgish.cell.observed import Observed, SeenMachine
-from borgish.cell.quotas import Quota
 from borgish.cell.recorded import commands_of, facts_of, observed_of, record, recorded_of
 from borgish.clock import Now
 from borgish.errors import StoreDamaged

@@ -13,7 +13,7 @@ from borgish.cell.commands import (
     SetMachineDown,
     SubmitJob,
 )
-from borgish.cell.decide_machines import SILENT_SECONDS
+from borgish.cell.machines.decide import SILENT_SECONDS
 from borgish.cell.observed import SeenMachine
 from borgish.errors import Conflict, NotFound
 from borgish.vocabulary import Phase, State

@@ -5,7 +5,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from borgish.cell.budgets import Budget
 from borgish.cell.commands import (
     CordonMachine,
     ForgetJob,
@@ -32,8 +31,9 @@ from borgish.cell.events import (
     TasksEvicted,
     TasksPlaced,
 )
-from borgish.cell.quotas import Quota
-from borgish.cell.rollback import Change, plan
+from borgish.cell.limits.budgets import Budget
+from borgish.cell.limits.quotas import Quota
+from borgish.cell.updates.rollback import Change, plan
 from borgish.resources import Resources
 from borgish.spec.job import Constraint, Override, Restart
 from borgish.spec.shares import Share

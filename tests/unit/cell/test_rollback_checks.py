@@ -13,8 +13,8 @@ from borgish.cell.commands import (
     SubmitJob,
 )
 from borgish.cell.events import JobChanged, QuotaRemoved, QuotaSet, RulesSet
+from borgish.cell.limits.quotas import Quota
 from borgish.cell.model import Rules
-from borgish.cell.quotas import Quota
 from borgish.errors import Conflict, OverQuota
 from borgish.resources import Resources
 from borgish.spec.job import Override, Restart

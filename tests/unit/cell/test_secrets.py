@@ -3,11 +3,12 @@
 import msgspec
 import pytest
 
-from borgish.cell.access import Secret
-from borgish.cell.access_commands import (
+from borgish.cell.access.commands import (
     RemoveSecret,
     SetSecret,
 )
+from borgish.cell.access.model import Secret
+from borgish.cell.access.secrets import SECRET_BYTES_MAX
 from borgish.cell.command import Command
 from borgish.cell.commands import (
     JoinMachine,
@@ -21,7 +22,6 @@ from borgish.cell.commands import (
 )
 from borgish.cell.decide import decide
 from borgish.cell.model import Cell, Snapshot
-from borgish.cell.secrets import SECRET_BYTES_MAX
 from borgish.errors import Conflict, Invalid, NotFound
 from borgish.link.conversation import Outgoing
 from borgish.spec.job import JobSpec

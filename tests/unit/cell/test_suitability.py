@@ -1,7 +1,7 @@
 """Which constraints a machine meets, which taints a job tolerates, and how long its tasks may stay."""
 
+from borgish.cell.machines.suitability import evict_at, unmet_constraints, untolerated, why_unsuitable
 from borgish.cell.model import Taint
-from borgish.cell.suitability import evict_at, unmet_constraints, untolerated, why_unsuitable
 from borgish.spec.job import Constraint, Toleration
 from borgish.vocabulary import TaintEffect
 from tests.unit.cell.lived import machine, spec

@@ -22,8 +22,8 @@ from borgish.cell.commands import (
 )
 from borgish.cell.events import RolloutFinished, RolloutPaused
 from borgish.cell.model import VERSIONS_KEPT, Rollout
-from borgish.cell.rollout import TRY_ON_SECONDS, not_ready
-from borgish.cell.update import update_plan
+from borgish.cell.updates.decide import update_plan
+from borgish.cell.updates.rollout import TRY_ON_SECONDS, not_ready
 from borgish.errors import Conflict, NotFound, OverQuota
 from borgish.master.core import Core
 from borgish.master.step import CommandRequest

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from borgish.cell.admission import job_warnings
+from borgish.cell.limits.admission import job_warnings
 from borgish.resources import Resources
 from borgish.spec.constraints import parse_constraint
 from borgish.spec.job import Affinity, Preference, Program, Spread

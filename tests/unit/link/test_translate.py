@@ -16,7 +16,7 @@ from borgish.cell.commands import (
     SetCron,
     SubmitJob,
 )
-from borgish.cell.crons import output_seconds
+from borgish.cell.crons.model import output_seconds
 from borgish.cell.observed import ORPHAN_SECONDS, SeenMachine
 from borgish.link.conversation import Outgoing, attempt_spec, seen_attempt, stop_orders
 from borgish.resources import Resources

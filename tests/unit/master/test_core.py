@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from borgish.cell.access import Role, Token
-from borgish.cell.access_commands import AdmitTokens
+from borgish.cell.access.commands import AdmitTokens
+from borgish.cell.access.model import Role, Token
 from borgish.cell.apply import apply_entry
 from borgish.cell.command import Command
 from borgish.cell.commands import (

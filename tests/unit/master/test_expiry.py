@@ -6,8 +6,8 @@ from typing import Any
 from borgish.api.views.events import event_views
 from borgish.api.views.status import Daemon, status_view
 from borgish.api.views.tally import Tally
-from borgish.cell.access_commands import NoteCertificate
-from borgish.cell.access_events import CertificateEnds
+from borgish.cell.access.commands import NoteCertificate
+from borgish.cell.access.events import CertificateEnds
 from borgish.cell.events import Entry
 from borgish.cli.status import in_full
 from borgish.clock import Now

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from borgish.cell.access import Asker, Principal, Role
+from borgish.cell.access.model import Asker, Principal, Role
 from borgish.cell.command import Command
 from borgish.cell.commands import CordonMachine, KillTasks, Observe, SubmitJob
 from borgish.errors import TooManyRequests

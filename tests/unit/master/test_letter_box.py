@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from borgish.cell.access import Role
+from borgish.cell.access.model import Role
 from borgish.credentials import (
     LETTER_BOX,
     admin_token_digest,

@@ -11,7 +11,7 @@ import pytest
 
 from borgish.api.moments import read_moment
 from borgish.api.views.status import Daemon
-from borgish.cell.access import Asker, Principal, Role
+from borgish.cell.access.model import Asker, Principal, Role
 from borgish.cell.command import Command
 from borgish.cell.commands import (
     JoinMachine,

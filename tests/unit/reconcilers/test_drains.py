@@ -18,11 +18,11 @@ from borgish.cell.commands import (
     UndrainMachines,
     UnfreezeCell,
 )
-from borgish.cell.drains import NO_ROOM, Drains, is_drained
 from borgish.cell.events import TasksEvicted
-from borgish.cell.handover import NOT_HEARD
+from borgish.cell.machines.drains import NO_ROOM, Drains, is_drained
 from borgish.cell.model import Cell
 from borgish.cell.observed import Observed
+from borgish.cell.updates.handover import NOT_HEARD
 from borgish.master.core import Core
 from borgish.reconcilers import drains
 from borgish.reconcilers.settings import ReconcileSettings

@@ -6,7 +6,6 @@ import msgspec
 import pytest
 
 from borgish.cell.apply import apply_entry
-from borgish.cell.availability import RECOVERED_SECONDS
 from borgish.cell.commands import (
     AdvanceRollouts,
     CordonMachine,
@@ -21,8 +20,9 @@ from borgish.cell.commands import (
 )
 from borgish.cell.decide import decide
 from borgish.cell.events import Entry, RolloutPaused
+from borgish.cell.limits.availability import RECOVERED_SECONDS
 from borgish.cell.model import Job, Rollout, Task
-from borgish.cell.rollout import (
+from borgish.cell.updates.rollout import (
     PAUSED_AFTER_SECONDS,
     STEADY_SECONDS,
     NotReady,

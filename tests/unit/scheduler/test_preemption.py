@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from borgish.cell.commands import SeenAttempt
-from borgish.cell.disruption import Limit
+from borgish.cell.limits.disruption import Limit
 from borgish.cell.model import Rollout
 from borgish.scheduler.plan import Plan
 from borgish.scheduler.schedule import Scheduler

@@ -11,9 +11,9 @@ from borgish.cell.commands import (
     SubmitJob,
     TaintMachine,
 )
-from borgish.cell.disruption import Gate
 from borgish.cell.events import LeasesEnded, TasksPlaced
 from borgish.cell.invariants import violations
+from borgish.cell.limits.disruption import Gate
 from borgish.cell.model import Cell
 from borgish.sim.faux.copied import Copy, copy_cell
 from borgish.sim.faux.loss import lose_machines, machines_with

@@ -6,8 +6,8 @@ import pytest
 
 from borgish.bands import Bands
 from borgish.cell.events import MachineUp, QuotaSet, RulesSet
+from borgish.cell.limits.quotas import Quota
 from borgish.cell.model import Cell, Rules
-from borgish.cell.quotas import Quota
 from borgish.errors import BorgishError, NotFound, StoreDamaged
 from borgish.master.checkpoint_contents import packed as export
 from borgish.resources import Resources

@@ -35,7 +35,7 @@ from borgish.cell.events import (
     TasksEnded,
     TasksPlaced,
 )
-from borgish.cell.quotas import Quota
+from borgish.cell.limits.quotas import Quota
 from borgish.cell.recorded import PASSES, record
 from borgish.resources import Resources
 from borgish.sim.faux.replay import LOST, NOT_RECORDED, UNKNOWN, Replayed
@@ -265,7 +265,7 @@ def test_who_is_let_go_of_was_silent_for_as_long_as_is_recorded(
     kept.wait(20)
     held = next(name for name, placed in kept.core.cell.placed.items() if placed)
     kept.do(RemoveMachine(held), "root")
-    monkeypatch.setattr("borgish.cell.decide_machines.SILENT_SECONDS", 30.0)
+    monkeypatch.setattr("borgish.cell.machines.decide.SILENT_SECONDS", 30.0)
     found = decided_anew_of(NAME, journal(kept)).otherwise
     assert found is not None
     assert "was not silent for 30 s" in found.today[0]

@@ -1,0 +1,1 @@
+"""Who may do what in a cell, and the secrets of those who may."""

@@ -1,0 +1,1 @@
+"""What holds users and disruptions back: admission, quotas, budgets, the freeze."""
