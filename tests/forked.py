@@ -211,7 +211,7 @@ def keep_for_good() -> None:
 def _main() -> None:
     """Fork for each message until nobody can send any more."""
     load_daemons()
-    commands = (module.name for module in pkgutil.iter_modules(borgish.cli.__path__, "borgish.cli."))
+    commands = (module.name for module in pkgutil.walk_packages(borgish.cli.__path__, "borgish.cli."))
     for module in (FAUXMASTER, "rich.table", "yaml", *commands):
         importlib.import_module(module)
     keep_for_good()

@@ -101,7 +101,7 @@ def load(name: str, words: Sequence[str] = ()) -> Any:
     """Return a command, from its module. Of a group whose command is named by ``words``, only that is made:
     typer takes longer for all of them than to import them."""
     module, _, app_name = COMMANDS[name][0].partition(":")
-    app = getattr(import_module(f"borgish.cli.{module}"), app_name)
+    app = getattr(import_module(f"borgish.cli.commands.{module}"), app_name)
     called = [it for it in app.registered_commands if [_name(it)] == list(words[:1])]
     if called and app.info.cls is Noun:
         app = copy(app)

@@ -18,8 +18,9 @@ from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from borgish.cli import daemons, init
+from borgish.cli import daemons
 from borgish.cli import local_cell as cell_folder
+from borgish.cli.commands import init
 from borgish.client import Client
 from borgish.clock import SystemClock
 from borgish.ids import new_token

@@ -15,8 +15,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from borgish.cell.model import Cell, Snapshot
-from borgish.cli import init
 from borgish.cli import local_cell as cell_folder
+from borgish.cli.commands import init
 from borgish.store.open import open_store
 from tests.bench.apps import cpu_seconds
 from tests.bench.borglets import machine_record

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from borgish.cli import init
 from borgish.cli.borgctl import run
+from borgish.cli.commands import init
 from borgish.cli.lookup import every_task
 from borgish.client import Client, quoted
 from borgish.clock import SystemClock

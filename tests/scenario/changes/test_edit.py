@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from borgish.cli import edit
+from borgish.cli.commands import edit
 from borgish.errors import Conflict
 from borgish.wire.api import Accepted, IndexesRequest, ScaleRequest
 from borgish.wire.api_plans import PlanView

@@ -5,7 +5,7 @@ from borgish.api.views.jobs import job_view
 from borgish.api.views.status import Daemon, status_view
 from borgish.api.views.tally import Tally
 from borgish.api.views.why import why_job, why_task
-from borgish.cli.status import in_full
+from borgish.cli.commands.status import in_full
 from borgish.wire.api import StatusView
 from tests.unit.cell.lived import Lived, crashed_before
 

@@ -1,6 +1,6 @@
 """``borgctl apply``: what is printed of what it would do."""
 
-from borgish.cli.apply import planned
+from borgish.cli.commands.apply import planned
 from borgish.wire.api_apps import AppChangeView, AppCronChangeView, AppPlanView
 
 

@@ -12,8 +12,8 @@ import msgspec
 import pyarrow.parquet as pq
 import pytest
 
-from borgish.cli import archive
-from borgish.cli.archive import _lines
+from borgish.cli.commands import archive
+from borgish.cli.commands.archive import _lines
 from borgish.wire.api import Problem
 from borgish.wire.archive import ArchiveBegin, ArchiveEnd, ArchivePiece, AttemptRow, EventRow, UsageRow
 from tests.cells import ROOT

@@ -89,7 +89,7 @@ def test_a_command_that_is_made_alone_is_as_among_the_others() -> None:
 
 def imports_of_commands(done: subprocess.CompletedProcess[str]) -> list[str]:
     """Return what a run of borgctl imported that only commands, and not lists of them, need."""
-    modules = {f"borgish.cli.{module.partition(':')[0]}" for module, _ in COMMANDS.values()}
+    modules = {f"borgish.cli.commands.{module.partition(':')[0]}" for module, _ in COMMANDS.values()}
     imported = done.stderr.partition("imported:")[2].split()
     assert "borgish.cli.borgctl" in imported, done.stderr
     return sorted((modules | {"http.client"}).intersection(imported))
@@ -99,7 +99,7 @@ def test_help_imports_no_command() -> None:
     done = borgctl("--help")
     assert "machine" in done.stdout
     assert imports_of_commands(done) == []
-    assert "borgish.cli.status" in imports_of_commands(borgctl("status", "--help"))
+    assert "borgish.cli.commands.status" in imports_of_commands(borgctl("status", "--help"))
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 import borgish.credentials
-from borgish.cli import init, local_cell
+from borgish.cli import local_cell
 from borgish.cli.borgctl import run
+from borgish.cli.commands import init
 from borgish.errors import Conflict
 from borgish.master.settings import read_settings
 from borgish.tls.authority import describe, key_id_of

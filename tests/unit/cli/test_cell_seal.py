@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 import borgish.credentials
-from borgish.cli import init, seal
 from borgish.cli.borgctl import run
+from borgish.cli.commands import init, seal
 from borgish.clock import SystemClock
 from borgish.errors import Invalid
 from borgish.master.settings import Settings

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from borgish.cli.checkpoint import match_checkpoint, write_exported
+from borgish.cli.commands.checkpoint import match_checkpoint, write_exported
 from borgish.errors import Conflict, NotFound
 from borgish.wire.api import CheckpointView, Problem
 from borgish.wire.api_past import CheckpointContents, CheckpointDetail, CheckpointVerdict, Imported
@@ -173,7 +173,7 @@ def test_a_file_that_is_none_or_too_large_is_not_read(
 ) -> None:
     assert run("checkpoint", "import", tmp_path / "none") == 1
     assert "no such file" in capsys.readouterr().err
-    monkeypatch.setattr("borgish.cli.checkpoint.CHECKPOINT_FILE_BYTES_MAX", 3)
+    monkeypatch.setattr("borgish.cli.commands.checkpoint.CHECKPOINT_FILE_BYTES_MAX", 3)
     (tmp_path / "large").write_bytes(FILE)
     assert run("checkpoint", "import", tmp_path / "large") == 1
     assert "larger than any checkpoint" in capsys.readouterr().err

@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from borgish.cli import task_cp
-from borgish.cli.task_cp import HEADERS_BYTES_MAX, Place, copy_in, copy_out, split_place
+from borgish.cli.commands import task_cp
+from borgish.cli.commands.task_cp import HEADERS_BYTES_MAX, Place, copy_in, copy_out, split_place
 from borgish.client import Client, Params
 from borgish.errors import BorgishError, Invalid, NotFound
 from borgish.wire.api_commands import CopyCall

@@ -15,9 +15,11 @@ import psutil
 import pytest
 
 import borgish
-from borgish.cli import borgctl, doctor_cell, doctor_host
-from borgish.cli.doctor_cell import CELL_CHECKS, judged
-from borgish.cli.doctor_host import HOST_CHECKS, Process, is_old_runc
+from borgish.cli import borgctl
+from borgish.cli.doctor import cell as doctor_cell
+from borgish.cli.doctor import host as doctor_host
+from borgish.cli.doctor.cell import CELL_CHECKS, judged
+from borgish.cli.doctor.host import HOST_CHECKS, Process, is_old_runc
 from borgish.clock import SystemClock
 from borgish.text import instant
 from borgish.tls.folder import make_authority, renew_master
@@ -416,7 +418,7 @@ def test_a_list_of_accepted_warnings_that_is_wrong_accepts_nothing(text: str, sc
 
 
 def test_the_list_that_is_shipped_names_checks() -> None:
-    from borgish.cli.doctor import read_accepted
+    from borgish.cli.commands.doctor import read_accepted
 
     path = Path(__file__).parents[3] / "configs" / "doctor-accepted.toml"
     assert read_accepted(path, set(BROKEN))

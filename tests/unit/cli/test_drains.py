@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import typer
 
-from borgish.cli.drain import moment_to_come
+from borgish.cli.commands.drain import moment_to_come
 from borgish.wire.api import Accepted, DrainView, MachineView
 from tests.unit.cli.conftest import Run
 from tests.unit.cli.samples import NOW, FakeMaster, machine

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from borgish.api.views.history import COMMAND_WORDS
-from borgish.cli.history import OF_APPLICATIONS
+from borgish.cli.commands.history import OF_APPLICATIONS
 from borgish.wire.api import EventView, Page
 from borgish.wire.api_past import HistoryList, HistoryView
 from tests.unit.cli.conftest import Run

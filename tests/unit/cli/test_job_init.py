@@ -25,7 +25,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def answers(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """A person at a terminal, who types these lines."""
-    for module in ("job_init", "confirm"):
+    for module in ("commands.job_init", "confirm"):
         monkeypatch.setattr(f"borgish.cli.{module}.is_terminal", lambda _: True)
     return lambda *lines: monkeypatch.setattr("sys.stdin", StringIO("".join(f"{line}\n" for line in lines)))
 

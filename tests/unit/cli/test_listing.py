@@ -10,11 +10,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from borgish.cli.cell import CellRow
-from borgish.cli.diagnosis import Finding
-from borgish.cli.drain import WindowRow
+from borgish.cli.commands.cell import CellRow
+from borgish.cli.commands.drain import WindowRow
+from borgish.cli.commands.task import folded
+from borgish.cli.doctor.diagnosis import Finding
 from borgish.cli.forms import Template, fields_of
-from borgish.cli.task import folded
 from borgish.errors import Invalid
 from borgish.spec.read import read_job
 from borgish.text import safe_lines

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from borgish.cli import logs
-from borgish.cli.logs import Run, behind, lines_of, next_run
+from borgish.cli.commands import logs
+from borgish.cli.commands.logs import Run, behind, lines_of, next_run
 from borgish.text import safe
 from borgish.vocabulary import Outcome, Phase, State
 from borgish.wire.api import Problem, ProgramView

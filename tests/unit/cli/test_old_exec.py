@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from borgish.cli.task_exec import exec_task
+from borgish.cli.commands.task_exec import exec_task
 from borgish.client import Client, Params
 from borgish.errors import BorgishError, NotFound
 from borgish.wire.api_commands import ExecCall

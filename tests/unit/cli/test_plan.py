@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from borgish.cli.submit import planned
+from borgish.cli.commands.submit import planned
 from borgish.wire.api import Accepted, Problem
 from borgish.wire.api_plans import PlannedPlace, PlanView
 from tests.unit.cli.conftest import Run

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from borgish.cli.submit_over import CHOICES_MAX, Offer, choose, offer_of
+from borgish.cli.commands.submit_over import CHOICES_MAX, Offer, choose, offer_of
 from borgish.resources import Resources
 from borgish.spec.job import Override
 from borgish.vocabulary import Band, State

@@ -27,10 +27,10 @@ def _narrow(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def columns_of(kind: str, *, wide: bool = False) -> list[Column[Any]]:
-    from borgish.cli.events import EVENT_COLUMNS
-    from borgish.cli.job import JOB_COLUMNS
-    from borgish.cli.machine import MACHINE_COLUMNS
-    from borgish.cli.task import TASK_COLUMNS
+    from borgish.cli.commands.events import EVENT_COLUMNS
+    from borgish.cli.commands.job import JOB_COLUMNS
+    from borgish.cli.commands.machine import MACHINE_COLUMNS
+    from borgish.cli.commands.task import TASK_COLUMNS
 
     every: dict[str, tuple[Column[Any], ...]] = {
         "job": JOB_COLUMNS,

@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from borgish.api.parameters import JOB_SORTS, MACHINE_SORTS, TASK_SORTS
-from borgish.cli import job as job_commands
-from borgish.cli import machine as machine_commands
-from borgish.cli import task as task_commands
+from borgish.cli.commands import job as job_commands
+from borgish.cli.commands import machine as machine_commands
+from borgish.cli.commands import task as task_commands
 from borgish.cli.listing import choose, order_by
 from borgish.cli.render import Column, Form, age_column
 from borgish.errors import Invalid

@@ -9,7 +9,7 @@ from borgish.api.views.tally import Tally
 from borgish.cell.access.commands import NoteCertificate
 from borgish.cell.access.events import CertificateEnds
 from borgish.cell.events import Entry
-from borgish.cli.status import in_full
+from borgish.cli.commands.status import in_full
 from borgish.clock import Now
 from borgish.errors import StoreFull
 from borgish.master.certificates import Certificates

@@ -1,0 +1,131 @@
+"""``borgctl rollback``: the whole cell, or some of its jobs, as it was to be at a moment."""
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from borgish.cli import complete
+from borgish.cli.at_option import MOMENT, MOMENTS, SECONDS_MAX
+from borgish.cli.commands.diff import AgesAllowed
+from borgish.cli.confirm import YesOption, confirm
+from borgish.cli.render import Form, FormOption, plural, show_one
+from borgish.cli.session import MaxAffected, session_of, single
+from borgish.text import day_and_time, safe, zoned
+from borgish.wire.api_past import JobRollback, RollbackPlan, RollbackRequest
+
+app = single()
+
+_SIGNS = {"returns": "+", "changes": "~", "vanishes": "-"}
+_SHOWN_MAX = 40
+
+
+@app.command(cls=AgesAllowed)
+def rollback(
+    context: typer.Context,
+    to: Annotated[
+        str,
+        typer.Argument(
+            metavar=MOMENT, help=f"{MOMENTS[0].upper()}{MOMENTS[1:]}.", autocompletion=complete.moments
+        ),
+    ],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")] = False,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--only", metavar="USER/JOB", help="Only this job; can be repeated.", autocompletion=complete.jobs
+        ),
+    ] = None,
+    at_once: Annotated[
+        bool, typer.Option("--now", help="Stop tasks all at once, not a few a second.")
+    ] = False,
+    max_affected: MaxAffected = None,
+    yes: YesOption = False,
+    output: FormOption = Form.TABLE,
+) -> None:
+    """Make the cell again what it was to be at a moment.
+
+    Jobs, who is to run, applications, crons, cordons, taints, drains, quotas and budgets come back. Machines
+    are those there are now, a freeze stays, runs of crons are left alone, and a task that runs what it should
+    goes on untouched. It is a new event on a new timeline: nothing of the journal is lost, and a rollback can
+    itself be rolled back. The cell is kept as a checkpoint first.
+    """
+    from borgish.wire.api import Accepted
+
+    client = session_of(context).client(SECONDS_MAX)
+    asked = RollbackRequest(zoned(to), tuple(only or ()), at_once, max_affected)
+    if dry_run:
+        plan = client.post("/v1/rollback/plan", asked, RollbackPlan)
+        show_one(plan, output, str(plan.to.position), lambda it, wide: planned(it, wide=wide))
+        return
+    if not yes:
+        plan = client.post("/v1/rollback/plan", asked, RollbackPlan)
+        confirm(_loss(plan, asked.only), yes=yes)
+    done = client.post("/v1/rollback", asked, Accepted)
+    show_one(done, output, str(done.position), lambda it, _: _done(it.text, it.position))
+
+
+def _loss(plan: RollbackPlan, only: Sequence[str]) -> str:
+    what = ", ".join(map(safe, only)) or "the whole cell"
+    to = plan.to
+    when = f"position {to.position} ({day_and_time(to.at)})"
+    return f"This takes {what} back to {when}: {_counted(plan)}. --dry-run shows all of it."
+
+
+def planned(plan: RollbackPlan, *, wide: bool) -> str:
+    """Return as people read it what a rollback would do."""
+    to = plan.to
+    lines = [f"To position {to.position} ({day_and_time(to.at)}), done now: {_counted(plan)}."]
+    lines += [f"warning: {safe(warning)}" for warning in to.warnings]
+    missing = (
+        f"{name} was there, and is not now: it comes back when its borglet joins"
+        for name in plan.machines_missing
+    )
+    sections = {
+        "machines": [*(f"~ {words}" for words in plan.machines), *(f"! {words}" for words in missing)],
+        "quotas": [f"~ {words}" for words in plan.quotas],
+        "budgets": [f"~ {words}" for words in plan.budgets],
+        "applications": [f"~ {words}" for words in plan.apps],
+        "crons": [*(f"~ {words}" for words in plan.crons), *([f"= {plan.runs}"] if plan.runs else [])],
+        "freeze": [f"= {plan.freeze}"] if plan.freeze else [],
+        "jobs": [_job(job) for job in plan.jobs],
+    }
+    for section, shown in sections.items():
+        lines += ["", section, *_cut(shown, len(shown) if wide else _SHOWN_MAX)] if shown else []
+    lines += ["", "Nothing was changed."]
+    if plan.refusal:
+        lines += [f"As it was asked for it would be refused: {plan.refusal}", f"hint: {plan.hint}"]
+    return "\n".join([lines[0], *map(safe, lines[1:])]) + "\n"
+
+
+def _counted(plan: RollbackPlan) -> str:
+    running = plan.stopped + plan.kept
+    words = (
+        f"{plan.stopped} of {plural(running, 'running task')} stop, {plan.started} start, {plan.kept} go on"
+    )
+    kept = plan.results_kept
+    return f"{words}, {kept} keep their result" if kept else words
+
+
+def _job(job: JobRollback) -> str:
+    counts = {
+        "stop": job.stopped,
+        "start": job.started,
+        "go on": job.kept,
+        "keep their result": job.results_kept,
+    }
+    parts = [f"{count} {word}" for word, count in counts.items() if count]
+    words = {"returns": "comes back", "vanishes": "goes"}.get(job.change, "")
+    return f"{_SIGNS[job.change]} {job.name}: " + "; ".join(
+        part for part in (words, *job.lines, ", ".join(parts) or "nothing stops or starts") if part
+    )
+
+
+def _cut(lines: list[str], shown_max: int) -> list[str]:
+    left = len(lines) - shown_max
+    more = [f"  and {left} more: -o wide shows them"] if left > 0 else []
+    return [*(f"  {line}" for line in lines[:shown_max]), *more]
+
+
+def _done(text: str, position: int) -> str:
+    return f"{safe(text)}\nto undo it: borgctl rollback {position - 1}\n"
