@@ -25,7 +25,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from borgish.api.auth import Tokens, bearer
 from borgish.api.middleware import App, Receive, Scope, Send, is_long, refuse
-from borgish.api.status import HEALTH
+from borgish.api.routes.status import HEALTH
 from borgish.cell.access.model import Principal, Role
 from borgish.clock import Clock
 from borgish.errors import BorgishError, Overloaded, TooManyRequests

@@ -11,33 +11,33 @@ from litestar.exceptions import HTTPException
 from litestar.handlers import BaseRouteHandler
 from litestar.types import ExceptionHandlersMap
 
-from borgish.api.access import ACCESS
-from borgish.api.apps import APPS
-from borgish.api.audit import AUDIT
 from borgish.api.auth import Tokens, guard
-from borgish.api.authority import AUTHORITY
-from borgish.api.budgets import BUDGETS
-from borgish.api.checkpoints import CHECKPOINTS
-from borgish.api.crons import CRONS
-from borgish.api.drains import DRAINS
 from borgish.api.errors import on_borgish_error, on_framework_error, on_unforeseen_error
-from borgish.api.exec import COMMANDS
-from borgish.api.history import HISTORY
 from borgish.api.job_parser import JobParser
-from borgish.api.jobs import JOBS
-from borgish.api.machines import MACHINES
 from borgish.api.middleware import LOOPBACK_HOSTS, UNLIMITED, AuthMiddleware, OnRefused, nobody_counts
 from borgish.api.openapi import show_openapi
 from borgish.api.parameters import check_query
 from borgish.api.preconditions import check_if_match, send_etag
-from borgish.api.quotas import QUOTAS
 from borgish.api.rate_limits import Limits
 from borgish.api.request import ApiRequest
-from borgish.api.secrets import SECRETS
+from borgish.api.routes.access import ACCESS
+from borgish.api.routes.apps import APPS
+from borgish.api.routes.audit import AUDIT
+from borgish.api.routes.authority import AUTHORITY
+from borgish.api.routes.budgets import BUDGETS
+from borgish.api.routes.checkpoints import CHECKPOINTS
+from borgish.api.routes.crons import CRONS
+from borgish.api.routes.drains import DRAINS
+from borgish.api.routes.exec import COMMANDS
+from borgish.api.routes.history import HISTORY
+from borgish.api.routes.jobs import JOBS
+from borgish.api.routes.machines import MACHINES
+from borgish.api.routes.quotas import QUOTAS
+from borgish.api.routes.secrets import SECRETS
+from borgish.api.routes.status import STATUS
+from borgish.api.routes.tasks import TASKS
+from borgish.api.routes.watch import WATCH
 from borgish.api.services import Services
-from borgish.api.status import STATUS
-from borgish.api.tasks import TASKS
-from borgish.api.watch import WATCH
 from borgish.errors import BorgishError
 from borgish.vocabulary import JSON_BYTES_MAX
 

@@ -20,8 +20,8 @@ from borgish.api.auth import Policy, check
 from borgish.api.errors import PROBLEM, encode, problem_of
 from borgish.api.middleware import Receive, Scope, Send
 from borgish.api.moments import AT_LEAST, Moment
+from borgish.api.routes.status import HEALTH
 from borgish.api.services import Reading, Services
-from borgish.api.status import HEALTH
 from borgish.api.views.history import HistoryFilter
 from borgish.cell.model import Cell
 from borgish.errors import BorgishError, Forbidden, NotLeading, Unreachable

@@ -14,9 +14,9 @@ from borgish.api import serve
 from borgish.api.admission import Admission
 from borgish.api.app import create_app
 from borgish.api.auth import CellTokens
-from borgish.api.authority import AuthorityDoor
 from borgish.api.middleware import AuthMiddleware, Receive, Scope, Send, hosts_of
 from borgish.api.rate_limits import Limits
+from borgish.api.routes.authority import AuthorityDoor
 from borgish.api.services import Services
 from borgish.cell.access.commands import (
     AdmitTokens,

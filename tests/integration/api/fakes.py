@@ -10,9 +10,9 @@ import msgspec
 import uvloop
 
 from borgish.api.app import create_app
-from borgish.api.authority import AuthorityDoor
 from borgish.api.middleware import UNLIMITED
 from borgish.api.moments import Moment, not_reached
+from borgish.api.routes.authority import AuthorityDoor
 from borgish.api.serve import Serving, serve
 from borgish.api.services import Reading, Services, UsageOf, WatchBatch
 from borgish.api.views.history import HistoryFilter

@@ -11,8 +11,8 @@ import tracemalloc
 
 import pytest
 
-from borgish.api import jobs
 from borgish.api.rate_limits import LONG_BODIES_OF_USER_MAX
+from borgish.api.routes import jobs
 from borgish.bands import Bands
 from borgish.cell.commands import SubmitJob
 from borgish.cli.changes import Deadline

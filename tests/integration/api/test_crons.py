@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from borgish.api.crons import WITH_TIMES_MAX
+from borgish.api.routes.crons import WITH_TIMES_MAX
 from borgish.cell.apply import apply_entry
 from borgish.cell.commands import (
     PauseCron,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from borgish.api.history import USAGE_SECONDS
 from borgish.api.moments import Moment
+from borgish.api.routes.history import USAGE_SECONDS
 from borgish.api.services import UsageOf
 from borgish.cell.model import Cell
 from borgish.client import Client

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from borgish.api.app import create_app
-from borgish.api.authority import AuthorityDoor
 from borgish.api.middleware import AuthMiddleware, Receive, Scope, Send
 from borgish.api.rate_limits import Limits, LimitSettings
+from borgish.api.routes.authority import AuthorityDoor
 from borgish.api.serve import Serving, serve
 from borgish.cell.access.model import Principal, Role
 from borgish.clock import SystemClock

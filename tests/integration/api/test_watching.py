@@ -8,7 +8,8 @@ from itertools import islice
 import msgspec
 import pytest
 
-from borgish.api import serve, watch
+from borgish.api import serve
+from borgish.api.routes import watch
 from borgish.client import Client, Message
 from borgish.errors import Gone, Unreachable
 from borgish.wire.api import EventView, SummaryView, TaskView

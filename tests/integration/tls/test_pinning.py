@@ -12,9 +12,9 @@ import pytest
 import uvloop
 
 from borgish.api import rate_limits
-from borgish.api.authority import AuthorityDoor
 from borgish.api.middleware import AuthMiddleware
 from borgish.api.rate_limits import Limits, LimitSettings
+from borgish.api.routes.authority import AuthorityDoor
 from borgish.api.serve import Serving, Tls, serve
 from borgish.clock import SystemClock
 from borgish.errors import Invalid, TooManyRequests, Unreachable

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
-from borgish.api import watch
+from borgish.api.routes import watch
 
 PIECES = [b"a", b"b", b"c"]
 

@@ -4,9 +4,9 @@ from collections.abc import AsyncGenerator, AsyncIterator
 import msgspec
 import pytest
 
-from borgish.api import watch
+from borgish.api.routes import watch
+from borgish.api.routes.watch import pieces
 from borgish.api.services import WatchBatch, WatchMessage
-from borgish.api.watch import pieces
 from borgish.errors import Gone
 from borgish.wire.api import Problem
 

@@ -5,12 +5,12 @@ from functools import partial
 from litestar import get, post
 
 from borgish.api.auth import POLICY, Policy, check_owner, may_see_inside
-from borgish.api.jobs import read_document
 from borgish.api.moments import AT
 from borgish.api.openapi import CONSUMES
 from borgish.api.parameters import LIMIT_MAX, After, DefaultUser, Flag, JobName, Limit, Owner, cut
 from borgish.api.preconditions import ETAG, IF_MATCH
 from borgish.api.request import ApiRequest, find_cron
+from borgish.api.routes.jobs import read_document
 from borgish.api.services import Reading
 from borgish.api.views.crons import cron_detail, cron_view
 from borgish.cell.commands import (

@@ -1,0 +1,1 @@
+"""What is answered at which path, a module a noun."""
