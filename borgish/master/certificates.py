@@ -20,8 +20,8 @@ from borgish.clock import Clock
 from borgish.errors import Conflict, UnsafeConfiguration
 from borgish.link.transport import HttpTransport
 from borgish.master.expiry import Held
+from borgish.master.host.settings import Settings
 from borgish.master.leader import Leader
-from borgish.master.settings import Settings
 from borgish.reload import Pem, read_pem
 from borgish.tls.bundle import authorities_in, authority_hash, bundle_hash
 from borgish.tls.contexts import caller, expect_believed, operators_caller

@@ -30,21 +30,21 @@ from borgish.credentials import Credentials, write_private
 from borgish.errors import CellBroken, UnsafeConfiguration
 from borgish.failpoints import reach
 from borgish.ids import new_instance
-from borgish.master.archive import Archive
-from borgish.master.audit_log import AuditLog, Refusals
 from borgish.master.certificates import Certificates, SignedJoining
 from borgish.master.expiry import Expiry
 from borgish.master.health import Metrics, holder_here, leader_health
-from borgish.master.history import History
+from borgish.master.host.programs import Programs
+from borgish.master.host.settings import Settings
 from borgish.master.leader import Host, Leader, Work
 from borgish.master.lease import in_thread
-from borgish.master.moments import Moments
-from borgish.master.programs import Programs
+from borgish.master.past.archive import Archive
+from borgish.master.past.audit_log import AuditLog, Refusals
+from borgish.master.past.history import History
+from borgish.master.past.moments import Moments
+from borgish.master.past.rollbacks import Rollbacks
+from borgish.master.past.usage_history import UsageHistory
 from borgish.master.reading import EVENTS_KEPT, Planner, Reader, RecentEvents
-from borgish.master.rollbacks import Rollbacks
-from borgish.master.settings import Settings
 from borgish.master.step import Step
-from borgish.master.usage_history import UsageHistory
 from borgish.master.watch import WatchHub
 from borgish.store.base import Store
 from borgish.store.checkpoint_files import CheckpointFiles

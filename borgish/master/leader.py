@@ -32,12 +32,12 @@ from borgish.link.fencing import REFUSED_SECONDS_MAX
 from borgish.link.holds import PollSettings
 from borgish.link.link import Link
 from borgish.link.transport import Transport
-from borgish.master.checkpoints import Checkpointer, CheckpointKeeper
 from borgish.master.core import Core
+from borgish.master.host.settings import Settings
 from borgish.master.inbox import Inbox
 from borgish.master.lease import LeaderGuard, Lease, Renewal
-from borgish.master.sampler import Sampler
-from borgish.master.settings import Settings
+from borgish.master.past.checkpoints import Checkpointer, CheckpointKeeper
+from borgish.master.past.sampler import Sampler
 from borgish.master.step import Step
 from borgish.master.turn import Turn
 from borgish.reconcilers.settings import ReconcileSettings

@@ -15,8 +15,8 @@ from borgish.credentials import expect_private, keep_off_disk
 from borgish.errors import BorgishError, Fenced, StoreDamaged, UnsafeConfiguration
 from borgish.failpoints import arm
 from borgish.logs import log_to_stderr
-from borgish.master.preflight import OLDER_STORE_FLAG, TAKE_OVER_FLAG, TakeOver
-from borgish.master.settings import Settings, read_settings, reread
+from borgish.master.host.preflight import OLDER_STORE_FLAG, TAKE_OVER_FLAG, TakeOver
+from borgish.master.host.settings import Settings, read_settings, reread
 from borgish.reload import Hangup
 from borgish.tls.files import AUTHORITY_KEYS, MASTER_FILE
 
@@ -72,14 +72,14 @@ def _say(error: BorgishError) -> None:
 
 
 def _recover(settings: Settings, wanted: str) -> None:
-    from borgish.master.recover import recover
+    from borgish.master.host.recover import recover
 
     _prepare(settings.folder)
     recover(settings, "" if wanted == NEWEST else wanted)
 
 
 def _say_way_out(settings: Settings, arguments: argparse.Namespace) -> None:
-    from borgish.master.recover import way_out
+    from borgish.master.host.recover import way_out
 
     command = ["borgmaster", "--config", str(arguments.config.resolve())]
     if arguments.db:

@@ -25,14 +25,14 @@ from borgish.credentials import (
     read_credentials,
 )
 from borgish.errors import BorgishError, UnsafeConfiguration
-from borgish.master.audit_log import is_of_another_secret
 from borgish.master.certificates import Certificates
 from borgish.master.daemon import Daemon, Listener
-from borgish.master.garbage import settle
-from borgish.master.letter_box import Letters, letters_to_lead, put_away, read_letters
-from borgish.master.members import MemberList
-from borgish.master.preflight import TAKE_OVER_FLAG, TakeOver, check_machines, seen_in_files
-from borgish.master.settings import LIVE, Settings
+from borgish.master.host.garbage import settle
+from borgish.master.host.letter_box import Letters, letters_to_lead, put_away, read_letters
+from borgish.master.host.members import MemberList
+from borgish.master.host.preflight import TAKE_OVER_FLAG, TakeOver, check_machines, seen_in_files
+from borgish.master.host.settings import LIVE, Settings
+from borgish.master.past.audit_log import is_of_another_secret
 from borgish.master.standby import Standby
 from borgish.reload import Hangup, Pem, changes, reload
 from borgish.store.base import Store

@@ -18,9 +18,9 @@ from borgish.cell.access.model import Asker
 from borgish.cell.events import Entry
 from borgish.cell.model import Cell
 from borgish.clock import Clock
-from borgish.master.checkpoints import Checkpointer
 from borgish.master.core import Core
 from borgish.master.expiry import Expiry
+from borgish.master.past.checkpoints import Checkpointer
 from borgish.master.planning import DryRun
 from borgish.master.step import Step
 from borgish.master.turn import Turn

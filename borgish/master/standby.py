@@ -23,10 +23,10 @@ from borgish.cell.model import Cell
 from borgish.cell.observed import Observed
 from borgish.clock import Clock
 from borgish.errors import BorgishError, NotLeading, Unreachable
-from borgish.master.checkpoints import CheckpointReader
 from borgish.master.health import STANDBY
-from borgish.master.history import History
-from borgish.master.moments import Moments
+from borgish.master.past.checkpoints import CheckpointReader
+from borgish.master.past.history import History
+from borgish.master.past.moments import Moments
 from borgish.store.base import Store
 from borgish.store.election import Candidate
 from borgish.store.leadership import Leadership

@@ -1,7 +1,8 @@
 """Hosts on which the real borgmaster runs.
 
 Nothing is decided here. A master gets its clock, disk, network and timers from its host, and the rest is what
-runs in a real cell: ``master.standby``, ``preflight`` and ``leader``, and all that they are made of.
+runs in a real cell: ``master.standby``, ``master.host.preflight``, ``master.leader``, and all that they are
+made of.
 """
 
 import asyncio
@@ -21,9 +22,9 @@ from borgish.clock import Now
 from borgish.errors import BorgishError, Forbidden, Unreachable
 from borgish.join_token import digest_of
 from borgish.master.core import Core
+from borgish.master.host.preflight import TakeOver, check_machines
+from borgish.master.host.settings import Checkpoints, Settings
 from borgish.master.leader import Host, Leader, Work
-from borgish.master.preflight import TakeOver, check_machines
-from borgish.master.settings import Checkpoints, Settings
 from borgish.master.standby import Standby
 from borgish.master.step import Step
 from borgish.sim.faults import FaultInjector

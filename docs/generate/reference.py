@@ -8,7 +8,7 @@ from typing import Any, cast, get_args
 import msgspec
 
 import borgish.borglet.settings as borglet_settings
-import borgish.master.settings as master_settings
+import borgish.master.host.settings as master_settings
 from borgish import errors, vocabulary
 from borgish.api.app import create_routes
 from borgish.api.openapi import document

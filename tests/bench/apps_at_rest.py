@@ -11,7 +11,7 @@ from borgish.cell.commands import (
     SetCron,
     SubmitJob,
 )
-from borgish.master.garbage import settle
+from borgish.master.host.garbage import settle
 from borgish.resources import Resources
 from borgish.spec.cron import CronSpec
 from borgish.spec.job import After, JobSpec, Restart

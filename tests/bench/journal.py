@@ -24,8 +24,8 @@ from borgish.cell.commands import KillTasks
 from borgish.cell.events import AnyEvent, Entry, MachineCordoned, MachineUncordoned
 from borgish.cell.model import Cell
 from borgish.clock import SystemClock
-from borgish.master.checkpoints import PRUNED_AT_ONCE
-from borgish.master.history import LOOKED_AT_MAX, History
+from borgish.master.past.checkpoints import PRUNED_AT_ONCE
+from borgish.master.past.history import LOOKED_AT_MAX, History
 from borgish.store import sqlite
 from borgish.store.base import Records
 from borgish.store.codec import compress, encode_snapshot

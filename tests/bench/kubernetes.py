@@ -14,7 +14,7 @@ from borgish.cell.commands import SubmitJob
 from borgish.cell.model import Cell, Machine, Snapshot
 from borgish.clock import Now
 from borgish.master.core import Core
-from borgish.master.garbage import settle
+from borgish.master.host.garbage import settle
 from borgish.master.step import CommandRequest
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.resources import Resources

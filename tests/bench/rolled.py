@@ -12,9 +12,9 @@ from borgish.api.moments import Moment
 from borgish.api.views.status import Daemon
 from borgish.cell.access.model import Asker, Principal, Role
 from borgish.cell.commands import KillTasks
-from borgish.master.checkpoints import Checkpointer
-from borgish.master.moments import Moments
-from borgish.master.rollbacks import Rollbacks
+from borgish.master.past.checkpoints import Checkpointer
+from borgish.master.past.moments import Moments
+from borgish.master.past.rollbacks import Rollbacks
 from borgish.spec.job import JobSpec
 from borgish.vocabulary import State
 from borgish.wire.api_past import RollbackRequest

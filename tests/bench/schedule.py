@@ -23,7 +23,7 @@ import msgspec
 from borgish.cell.model import Cell, Job, Snapshot
 from borgish.cell.observed import Observed
 from borgish.clock import Now
-from borgish.master.garbage import settle
+from borgish.master.host.garbage import settle
 from borgish.resources import Resources
 from borgish.scheduler.plan import Plan
 from borgish.scheduler.schedule import Scheduler, SchedulerSettings

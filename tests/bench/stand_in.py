@@ -24,7 +24,7 @@ from borgish.cell.model import Cell, Snapshot
 from borgish.clock import Now
 from borgish.link.holds import PollSettings
 from borgish.master.core import Core
-from borgish.master.garbage import settle
+from borgish.master.host.garbage import settle
 from borgish.master.step import CommandRequest, Input, PollsAnswered, Step, UsageSeen
 from borgish.master.turn import TICK_SECONDS
 from borgish.reconcilers.settings import ReconcileSettings

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from borgish.cell.events import Entry, MachineCordoned
 from borgish.cell.model import Cell, Job, Machine, Snapshot, Task
 from borgish.clock import SystemClock
-from borgish.master.checkpoints import SLICE_SECONDS
+from borgish.master.past.checkpoints import SLICE_SECONDS
 from borgish.master.process import SWITCH_SECONDS
 from borgish.resources import Resources
 from borgish.spec.job import JobSpec

@@ -7,7 +7,7 @@ import pytest
 
 from borgish.errors import Fenced, InUse, StoreOlder
 from borgish.link.fencing import FencedByMachines
-from borgish.master.preflight import RivalSearch, TakeOver, Verdict
+from borgish.master.host.preflight import RivalSearch, TakeOver, Verdict
 from borgish.sim.faults import NO_FAULTS, Faults
 from borgish.sim.masters import MasterHost
 from borgish.sim.workload import EXCLUSIVE

@@ -3,7 +3,7 @@
 import pytest
 
 from borgish.api.views.history import HistoryFilter, history_view
-from borgish.master.history import words_of
+from borgish.master.past.history import words_of
 from borgish.sim import workload
 from borgish.sim.world import World
 from tests.profiles import seeds

@@ -13,7 +13,7 @@ from borgish.borglet.attempt import EFFECTS, Attempt, Cause
 from borgish.borglet.transitions import Do
 from borgish.clock import Now
 from borgish.master.core import Core
-from borgish.master.preflight import check_machines
+from borgish.master.host.preflight import check_machines
 from borgish.master.step import CommandRequest
 from borgish.master.turn import Turn
 from borgish.sim.checkers import request_problems

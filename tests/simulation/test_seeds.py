@@ -18,7 +18,7 @@ from borgish.link import conversation
 from borgish.master import turn
 from borgish.master.core import Core
 from borgish.master.inbox import Inbox
-from borgish.master.pace import Pace
+from borgish.master.turn import Pace
 from borgish.reconcilers import stranded
 from borgish.sim.faults import NO_FAULTS, Faults
 from borgish.sim.world import World

@@ -19,8 +19,8 @@ from borgish.cell.commands import (
 from borgish.link import conversation
 from borgish.link.link import Link
 from borgish.master.core import Core
+from borgish.master.host.preflight import TakeOver
 from borgish.master.inbox import Inbox
-from borgish.master.preflight import TakeOver
 from borgish.master.step import Step
 from borgish.master.turn import Turn
 from borgish.reconcilers import stranded

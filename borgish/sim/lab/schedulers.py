@@ -27,7 +27,7 @@ from random import Random
 import msgspec
 
 from borgish.cell.commands import SubmitJob
-from borgish.master.pace import PASS_SECONDS, TASKS_MIN
+from borgish.master.turn import PASS_SECONDS, TASKS_MIN
 from borgish.sim.lab.azure import AZURE, Drawn, arrivals
 from borgish.sim.lab.desks import (
     KINDS,

@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 
 from borgish.cell.events import EntriesLost, JobSubmitted, MachineUp
 from borgish.errors import BorgishError, Fenced, NotFound, StoreDamaged, UnsafeConfiguration
-from borgish.master.recover import findings, report_lines
+from borgish.master.host.recover import findings, report_lines
 from borgish.store import sqlite
 from borgish.store.base import CheckpointInfo
 from borgish.store.checkpoints import RestorePoint, is_good

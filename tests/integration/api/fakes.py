@@ -31,7 +31,7 @@ from borgish.client import Client
 from borgish.clock import SystemClock
 from borgish.errors import Conflict, Gone, NotFound, Unreachable
 from borgish.master.health import Metrics, leader_health
-from borgish.master.history import LOOKED_AT_MAX, Walk
+from borgish.master.past.history import LOOKED_AT_MAX, Walk
 from borgish.master.watch import WatchHub
 from borgish.sealing import Sealer
 from borgish.spec.job import JobSpec

@@ -10,8 +10,8 @@ import pytest
 from borgish.cell.model import Machine
 from borgish.credentials import poll_token
 from borgish.link.transport import HttpTransport
-from borgish.master import preflight
-from borgish.master.preflight import ask_heads
+from borgish.master.host import preflight
+from borgish.master.host.preflight import ask_heads
 from borgish.resources import Resources
 from borgish.vocabulary import Runtime
 from borgish.wire.link import HeadReply

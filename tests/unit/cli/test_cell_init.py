@@ -9,7 +9,7 @@ from borgish.cli import local_cell
 from borgish.cli.borgctl import run
 from borgish.cli.commands import init
 from borgish.errors import Conflict
-from borgish.master.settings import read_settings
+from borgish.master.host.settings import read_settings
 from borgish.tls.authority import describe, key_id_of
 from borgish.tls.bundle import authorities_in
 from borgish.tls.folder import read_authority

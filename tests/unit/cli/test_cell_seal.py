@@ -9,7 +9,7 @@ from borgish.cli.borgctl import run
 from borgish.cli.commands import init, seal
 from borgish.clock import SystemClock
 from borgish.errors import Invalid
-from borgish.master.settings import Settings
+from borgish.master.host.settings import Settings
 from borgish.tls import sealed
 from borgish.tls.folder import renew_master, rotate
 

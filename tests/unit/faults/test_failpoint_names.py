@@ -8,7 +8,7 @@ import pytest
 from borgish import failpoints
 from borgish.errors import UnsafeConfiguration
 from borgish.failpoints import FAILPOINTS, VARIABLE, arm, reach
-from borgish.master.settings import read_settings
+from borgish.master.host.settings import read_settings
 
 ROOT = Path(__file__).parents[3]
 

@@ -4,7 +4,7 @@ import pytest
 
 from borgish.cell.tasks.leases import LEASE_SECONDS
 from borgish.link.holds import RETRY_JITTER, RETRY_SECONDS, PollSettings
-from borgish.master.settings import Poll
+from borgish.master.host.settings import Poll
 from borgish.reconcilers.settings import OVERDUE_SHARE, ReconcileSettings
 
 USUAL = PollSettings()

@@ -2,8 +2,8 @@
 
 import pytest
 
-from borgish.master import checkpoints
-from borgish.master.checkpoint_contents import Inspection, inspect_file, packed
+from borgish.master.past import checkpoints
+from borgish.master.past.checkpoint_contents import Inspection, inspect_file, packed
 from borgish.store.base import CheckpointInfo
 
 

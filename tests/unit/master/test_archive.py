@@ -19,10 +19,10 @@ from borgish.cell.events import (
 )
 from borgish.clock import Now, SystemClock
 from borgish.errors import Gone, Invalid, NotFound
-from borgish.master import archive
-from borgish.master.archive import Archive
 from borgish.master.core import Core
 from borgish.master.inbox import Inbox
+from borgish.master.past import archive
+from borgish.master.past.archive import Archive
 from borgish.master.turn import Turn
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.store.memory import MemoryStore

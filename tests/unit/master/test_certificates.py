@@ -9,7 +9,7 @@ from borgish.clock import Now
 from borgish.errors import Conflict, UnsafeConfiguration
 from borgish.master import certificates
 from borgish.master.certificates import Certificates
-from borgish.master.settings import Settings, read_settings
+from borgish.master.host.settings import Settings, read_settings
 from borgish.tls import folder as folders
 from borgish.tls.authority import Authority, describe, new_key, request_to_sign
 from borgish.tls.bundle import authorities_in, authority_hash

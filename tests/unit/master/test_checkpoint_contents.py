@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from borgish.master.checkpoint_contents import inspect_checkpoint, inspect_file, packed
+from borgish.master.past.checkpoint_contents import inspect_checkpoint, inspect_file, packed
 from borgish.store.base import CheckpointInfo
 from borgish.store.memory import MemoryStore
 from tests.contract.store.samples import CELL, Life

@@ -10,11 +10,11 @@ import pytest
 from borgish.cell.touched import Touched
 from borgish.clock import SystemClock
 from borgish.errors import BorgishError, Conflict, NotFound
-from borgish.master import checkpoints
-from borgish.master.checkpoint_contents import inspect_checkpoint
-from borgish.master.checkpoints import Checkpointer, CheckpointKeeper
 from borgish.master.core import Core
 from borgish.master.inbox import Inbox
+from borgish.master.past import checkpoints
+from borgish.master.past.checkpoint_contents import inspect_checkpoint
+from borgish.master.past.checkpoints import Checkpointer, CheckpointKeeper
 from borgish.master.turn import Turn
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.store import sliced
@@ -88,8 +88,8 @@ async def test_when_nobody_can_tell_it_is_not_called_bad(
     first = await bench.checkpointer.make("test")
     bench.life.do()
     await bench.checkpointer.make("test")
-    monkeypatch.setattr("borgish.master.checkpoints.inspect_checkpoint", inspect_checkpoint)
-    monkeypatch.setattr("borgish.master.checkpoint_contents.sys.executable", "/bin/false")
+    monkeypatch.setattr("borgish.master.past.checkpoints.inspect_checkpoint", inspect_checkpoint)
+    monkeypatch.setattr("borgish.master.past.checkpoint_contents.sys.executable", "/bin/false")
 
     for asked in (bench.keeper.verify(first.position), bench.keeper.delete(first.position, "ann")):
         with pytest.raises(BorgishError, match="could not be looked into"):

@@ -15,7 +15,7 @@ from borgish.errors import StoreFull
 from borgish.master.certificates import Certificates
 from borgish.master.expiry import NOTED_MAX, Expiry, Held
 from borgish.master.health import Metrics
-from borgish.master.settings import Settings
+from borgish.master.host.settings import Settings
 from borgish.tls.folder import make_authority
 from borgish.tls.validity import Validity, leaf_until
 from tests.unit.api.cells import NOW, small_cell, small_observed

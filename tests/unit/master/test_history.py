@@ -9,9 +9,10 @@ from borgish.api.views.history import HistoryFilter
 from borgish.cell.events import AnyEvent, Entry, MachineDown, MachineUp
 from borgish.cell.generations import Thing, ThingKind
 from borgish.clock import Now, SystemClock
-from borgish.master import history
 from borgish.master.core import Core
-from borgish.master.history import (
+from borgish.master.inbox import Inbox
+from borgish.master.past import history
+from borgish.master.past.history import (
     LOOKED_AT_MAX,
     PAGE_ENTRIES_MAX,
     PAGE_ENTRIES_MIN,
@@ -20,7 +21,6 @@ from borgish.master.history import (
     Walk,
     next_size,
 )
-from borgish.master.inbox import Inbox
 from borgish.master.turn import Turn
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.store.base import Records

@@ -13,10 +13,10 @@ from borgish.api.views.history import HistoryFilter
 from borgish.cell.events import MachineUp
 from borgish.clock import Now
 from borgish.errors import Conflict, Gone, Invalid, TooLarge
-from borgish.master.checkpoints import Checkpointer, CheckpointKeeper
 from borgish.master.core import Core
-from borgish.master.history import History
 from borgish.master.inbox import Inbox
+from borgish.master.past.checkpoints import Checkpointer, CheckpointKeeper
+from borgish.master.past.history import History
 from borgish.master.turn import Turn
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.store.base import CheckpointInfo
@@ -141,7 +141,7 @@ async def test_a_journal_that_was_pruned_does_not_go_with_it(bench: Bench) -> No
 async def test_a_journal_too_large_for_a_file_is_refused(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("borgish.master.checkpoints.CHECKPOINT_FILE_BYTES_MAX", 5000)
+    monkeypatch.setattr("borgish.master.past.checkpoints.CHECKPOINT_FILE_BYTES_MAX", 5000)
     with pytest.raises(TooLarge, match="The journal up to position"):
         await bench.keeper.file(8, until=bench.head)
 
@@ -347,7 +347,7 @@ async def test_they_are_made_one_at_a_time_and_one_that_was_made_meanwhile_is_en
 async def test_the_journal_goes_below_the_newest_checkpoint_from_before(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("borgish.master.checkpoints.PRUNED_AT_ONCE", 5)
+    monkeypatch.setattr("borgish.master.past.checkpoints.PRUNED_AT_ONCE", 5)
     with caplog.at_level(logging.INFO, "borgmaster"):
         assert await bench.keeper.prune(FIRST_AT + 14) == 11  # the fifteenth entry
     assert bench.begins == 12

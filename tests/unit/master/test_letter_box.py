@@ -14,7 +14,7 @@ from borgish.credentials import (
 )
 from borgish.errors import UnsafeConfiguration
 from borgish.join_token import digest_of
-from borgish.master.letter_box import INVITATION_SECONDS, TAKEN, letters_to_lead, put_away, read_letters
+from borgish.master.host.letter_box import INVITATION_SECONDS, TAKEN, letters_to_lead, put_away, read_letters
 
 HERE, ELSEWHERE = "127.0.0.1", "0.0.0.0"
 DAY = 86400.0

@@ -7,7 +7,7 @@ import pytest
 from borgish.bands import Bands
 from borgish.cell.model import Rules
 from borgish.errors import UnsafeConfiguration
-from borgish.master.settings import Checkpoints, Journal, QuotaSettings, Settings, read_settings
+from borgish.master.host.settings import Checkpoints, Journal, QuotaSettings, Settings, read_settings
 from borgish.scheduler.policies import POLICIES
 from borgish.scheduler.schedule import SchedulerSettings
 from borgish.store.checkpoints import Retention

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from borgish.errors import UnsafeConfiguration
-from borgish.master import members
-from borgish.master.members import MemberList
+from borgish.master.host import members
+from borgish.master.host.members import MemberList
 from borgish.master.process import unlisted
 
 A, B, C = "http://127.0.0.1:7400", "http://127.0.0.1:7401", "http://127.0.0.1:7402"

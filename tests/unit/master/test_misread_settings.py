@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from borgish.errors import UnsafeConfiguration
-from borgish.master.settings import read_settings
+from borgish.master.host.settings import read_settings
 
 NAME = 'name = "local"\n'
 

@@ -14,10 +14,10 @@ from borgish.cell.free_space import FreeSpace, Level
 from borgish.cell.model import Cell
 from borgish.clock import Now
 from borgish.errors import Conflict, Gone, Invalid, NotFound
-from borgish.master import moments
 from borgish.master.core import Core
 from borgish.master.inbox import Inbox
-from borgish.master.moments import Moments
+from borgish.master.past import moments
+from borgish.master.past.moments import Moments
 from borgish.master.turn import Turn
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.store.memory import MemoryStore

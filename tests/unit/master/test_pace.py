@@ -2,7 +2,7 @@
 
 from itertools import pairwise
 
-from borgish.master.pace import PASS_SECONDS, TASKS_AT_START, TASKS_MIN, Pace
+from borgish.master.turn import PASS_SECONDS, TASKS_AT_START, TASKS_MIN, Pace
 from borgish.scheduler.schedule import TASKS_MAX
 
 

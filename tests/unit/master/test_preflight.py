@@ -14,7 +14,7 @@ from borgish.cell.events import EntriesLost
 from borgish.cell.model import Cell, Snapshot
 from borgish.cell.observed import Observed
 from borgish.clock import Now
-from borgish.master.preflight import TAKE_OVER_FLAG, RivalSearch, Verdict, refused_for, seen_of_rival
+from borgish.master.host.preflight import TAKE_OVER_FLAG, RivalSearch, Verdict, refused_for, seen_of_rival
 from borgish.wire.link import HeadReply, Leader
 
 WHO = Leader("http://b:7400", "nonce-b")

@@ -7,7 +7,7 @@ import pytest
 from borgish.cell.commands import Seen
 from borgish.cell.model import Cell, Snapshot
 from borgish.errors import StoreOlder
-from borgish.master.preflight import OLDER_STORE_FLAG, seen_beyond
+from borgish.master.host.preflight import OLDER_STORE_FLAG, seen_beyond
 from borgish.wire.link import HeadReply
 
 CELL = Cell(Snapshot("c", position=300, timeline=1, epoch=3))

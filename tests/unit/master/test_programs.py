@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from borgish.errors import NotFound, Unreachable
-from borgish.master import programs
-from borgish.master.programs import Programs
+from borgish.master.host import programs
+from borgish.master.host.programs import Programs
 from borgish.vocabulary import JobKind, State
 from borgish.wire.link import LogWanted
 

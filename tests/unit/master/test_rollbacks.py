@@ -21,11 +21,11 @@ from borgish.cell.commands import (
 )
 from borgish.clock import SystemClock
 from borgish.errors import Conflict, Gone, Invalid, NotFound, Refused
-from borgish.master.checkpoints import Checkpointer
 from borgish.master.core import Core
 from borgish.master.inbox import Inbox
-from borgish.master.moments import Moments
-from borgish.master.rollbacks import Rollbacks
+from borgish.master.past.checkpoints import Checkpointer
+from borgish.master.past.moments import Moments
+from borgish.master.past.rollbacks import Rollbacks
 from borgish.master.turn import Turn
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.store.base import Store

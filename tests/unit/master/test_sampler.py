@@ -8,11 +8,11 @@ from borgish.cell.free_space import AMPLE, FreeSpace, Level
 from borgish.cell.observed import SeenMachine
 from borgish.clock import Now
 from borgish.errors import BorgishError
-from borgish.master import sampler
 from borgish.master.core import Core
+from borgish.master.host.settings import UsageSettings
 from borgish.master.inbox import Inbox
-from borgish.master.sampler import Sampler
-from borgish.master.settings import UsageSettings
+from borgish.master.past import sampler
+from borgish.master.past.sampler import Sampler
 from borgish.master.turn import Turn
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.store.memory import MemoryStore

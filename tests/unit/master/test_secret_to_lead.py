@@ -8,8 +8,8 @@ import pytest
 from borgish.audit import AuditChain, AuditEntry, AuditNote
 from borgish.credentials import make_credentials, write_private
 from borgish.errors import UnsafeConfiguration
-from borgish.master.audit_log import is_of_another_secret
-from borgish.master.preflight import TakeOver
+from borgish.master.host.preflight import TakeOver
+from borgish.master.past.audit_log import is_of_another_secret
 from borgish.master.process import credentials_to_lead
 from borgish.store.memory import Disk, MemoryStore
 

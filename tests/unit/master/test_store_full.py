@@ -16,9 +16,9 @@ from borgish.cell.commands import (
 from borgish.cell.free_space import AMPLE, FreeSpace, Level
 from borgish.clock import SystemClock
 from borgish.errors import StoreFull
-from borgish.master.checkpoints import Checkpointer
 from borgish.master.core import Core
 from borgish.master.inbox import Inbox
+from borgish.master.past.checkpoints import Checkpointer
 from borgish.master.step import CommandRequest, Input, Step
 from borgish.master.turn import Turn
 from borgish.reconcilers.settings import ReconcileSettings

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 from borgish.api.services import UsageOf
 from borgish.clock import Now
-from borgish.master.usage_history import POINTS_MAX, UsageHistory
+from borgish.master.past.usage_history import POINTS_MAX, UsageHistory
 from borgish.store.memory import MemoryStore
 from borgish.store.usage import encode_usage
 from borgish.text import instant

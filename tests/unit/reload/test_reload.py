@@ -11,7 +11,7 @@ from borgish.borglet.settings import LIVE as BORGLET_LIVE
 from borgish.borglet.settings import File
 from borgish.borglet.settings import Tls as BorgletTls
 from borgish.errors import UnsafeConfiguration
-from borgish.master.settings import LIVE, Settings, Tls, read_settings, reread
+from borgish.master.host.settings import LIVE, Settings, Tls, read_settings, reread
 from borgish.reload import changes, merged, read_pem, reload
 from tests.documents import page
 from tests.integration.tls.test_tls_cell import Authority

@@ -9,7 +9,7 @@ from borgish.cell.events import MachineUp, QuotaSet, RulesSet
 from borgish.cell.limits.quotas import Quota
 from borgish.cell.model import Cell, Rules
 from borgish.errors import BorgishError, NotFound, StoreDamaged
-from borgish.master.checkpoint_contents import packed as export
+from borgish.master.past.checkpoint_contents import packed as export
 from borgish.resources import Resources
 from borgish.sim import fauxmaster
 from borgish.sim.faux.opened import opened

@@ -11,9 +11,9 @@ from sqlalchemy import text
 
 from borgish.cell.events import MachineCordoned
 from borgish.errors import Fenced
-from borgish.master.checkpoints import Checkpointer, CheckpointKeeper
 from borgish.master.core import Core
 from borgish.master.inbox import Inbox
+from borgish.master.past.checkpoints import Checkpointer, CheckpointKeeper
 from borgish.master.turn import Turn
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.store import sqlite

@@ -7,7 +7,7 @@ each time that its journal has doubled: all of it may be in SQLite's log still.
 ``CheckpointReader`` lists and shows them, on a standby, too; ``CheckpointKeeper`` verifies, exports, imports
 and deletes them as well, and prunes the journal up to one. All of it is done beside the loop and beside the
 store's own thread, one at a time, and what is in a checkpoint is read in a process of its own
-(``checkpoint_contents``) or a record at a time: turns go on meanwhile.
+(``checkpoint_contents.py``) or a record at a time: turns go on meanwhile.
 """
 
 import asyncio
@@ -22,8 +22,8 @@ from borgish.cell.free_space import Level, check_ample
 from borgish.clock import Clock
 from borgish.errors import BorgishError, Conflict, Gone, Invalid, NotFound, StoreDamaged, UnsafeConfiguration
 from borgish.failpoints import reach
-from borgish.master.checkpoint_contents import inspect_checkpoint, packed
 from borgish.master.core import Core
+from borgish.master.past.checkpoint_contents import inspect_checkpoint, packed
 from borgish.master.step import Step
 from borgish.master.turn import Turn
 from borgish.store.base import CheckpointInfo, Store

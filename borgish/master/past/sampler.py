@@ -14,7 +14,7 @@ from borgish.cell.free_space import Level
 from borgish.clock import Clock
 from borgish.errors import BorgishError
 from borgish.master.core import Core
-from borgish.master.settings import UsageSettings
+from borgish.master.host.settings import UsageSettings
 from borgish.master.turn import Turn
 from borgish.store.base import Store
 from borgish.store.checkpoints import DAY_SECONDS

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from borgish.clock import SystemClock
 from borgish.errors import BorgishError, Invalid
-from borgish.master.settings import Settings
+from borgish.master.host.settings import Settings
 from borgish.store.checkpoints import RestorePoint, info_of
 from borgish.store.recovery import Recovered, Recovery
 from borgish.store.salvage import Salvaged

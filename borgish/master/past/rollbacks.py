@@ -16,10 +16,10 @@ from borgish.cell.model import Cell
 from borgish.cell.updates.rollback_checks import checked_plan
 from borgish.clock import Clock
 from borgish.errors import Conflict, NotFound, StoreDamaged, UnsafeConfiguration
-from borgish.master.checkpoints import Checkpointer
 from borgish.master.core import Core
 from borgish.master.inbox import Inbox
-from borgish.master.moments import Moments
+from borgish.master.past.checkpoints import Checkpointer
+from borgish.master.past.moments import Moments
 from borgish.master.turn import Turn
 from borgish.store.base import Store
 from borgish.store.checkpoints import verified_snapshot

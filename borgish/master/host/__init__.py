@@ -1,0 +1,1 @@
+"""A borgmaster on its host: settings, folders, programs it starts."""
