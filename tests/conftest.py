@@ -1,7 +1,6 @@
 """What all tests share: the groups that need something of the machine, and how properties are tried."""
 
 import gc
-import itertools
 import os
 import signal
 from pathlib import Path
@@ -11,9 +10,7 @@ import pytest
 from tests.groups import LACKS, REQUIRED_BY, required
 from tests.profiles import register
 
-TESTS = Path(__file__).parent
-
-pytest_plugins = [f"tests.{file.stem}" for file in sorted(TESTS.glob("fixtures_*.py"))]
+pytest_plugins = [f"tests.{file.stem}" for file in sorted(Path(__file__).parent.glob("fixtures_*.py"))]
 
 register()
 
@@ -30,24 +27,6 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if unknown := required() - LACKS.keys():
         raise pytest.UsageError(f"{REQUIRED_BY} names no group of tests: {', '.join(sorted(unknown))}")
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Spread the files of each kind of test evenly over the whole.
-
-    Each worker begins with a stretch of the list: where one has only what waits for daemons and another only
-    what computes, the cores are busy first and idle then.
-    """
-    if "PYTEST_XDIST_WORKER" not in os.environ:
-        return
-    spread = []
-    for _, kind in itertools.groupby(items, key=lambda item: item.path.relative_to(TESTS).parts[0]):
-        files = [list(file) for _, file in itertools.groupby(kind, key=lambda item: item.path)]
-        sizes = [len(file) for file in files]
-        starts = itertools.accumulate(sizes, initial=0)
-        spread += [(start / sum(sizes), file) for start, file in zip(starts, files, strict=False)]
-    spread.sort(key=lambda placed: placed[0])
-    items[:] = [item for _, file in spread for item in file]
 
 
 def pytest_collection_finish() -> None:
