@@ -22,7 +22,7 @@ AT_LEAST = "at_least"
 is the mark in ``opt`` of reads without a past that a standby can answer, too."""
 LEADER_ONLY = "leader_only"
 """The mark in ``opt`` of a read that no standby answers, with the reason."""
-TOLD_TO_THE_AUDIT_LOG = "the audit log is told who reads it, and that is for who leads"
+READ_IS_AUDITED = "reading it is noted in the audit log, which only the leader writes"
 NOW = "now"
 AT_CHARACTERS_MAX = 100
 OTHER_MOMENTS = (

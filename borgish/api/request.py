@@ -134,12 +134,12 @@ class ApiRequest(Request[Principal, None, State]):
             answer = view(reading)
             if not isinstance(answer, msgspec.Struct):
                 return answer
-            told: dict[str, object] = {}
+            noted: dict[str, object] = {}
             if reading.as_of and "as_of" in answer.__struct_fields__:
-                told["as_of"] = reading.as_of
+                noted["as_of"] = reading.as_of
             if isinstance(page := getattr(answer, "page", None), Page):
-                told["page"] = msgspec.structs.replace(page, position=reading.cell.position)
-            return msgspec.structs.replace(answer, **told) if told else answer
+                noted["page"] = msgspec.structs.replace(page, position=reading.cell.position)
+            return msgspec.structs.replace(answer, **noted) if noted else answer
 
         as_of = await self.as_of()
         if as_of is not None:

@@ -64,15 +64,15 @@ class _Refusals(Mapping[str, tuple[RefusalView, ...]]):
     def __init__(self, core: Core) -> None:
         self._cell, self._observed = core.cell, core.observed
         self._jobs, self._refusals = core.cell.jobs, core.refusals
-        self._told: dict[str, tuple[RefusalView, ...]] = {}  # of a job: its tasks are gone through for it
+        self._views: dict[str, tuple[RefusalView, ...]] = {}  # of a job: its tasks are gone through for it
 
     def __getitem__(self, job: str) -> tuple[RefusalView, ...]:
-        if (told := self._told.get(job)) is not None:
-            return told
+        if (views := self._views.get(job)) is not None:
+            return views
         if job not in self._refusals and job not in self._cell.deferred:
             raise KeyError(job)
-        told = self._told[job] = self._in_words(job)
-        return told
+        views = self._views[job] = self._in_words(job)
+        return views
 
     def _in_words(self, job: str) -> tuple[RefusalView, ...]:
         refused = [self._view(refusal) for refusal in self._refusals.get(job, ())]

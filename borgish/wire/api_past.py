@@ -122,7 +122,7 @@ class HistoryList(msgspec.Struct, frozen=True, omit_defaults=True):
     reached: str = ""  # when the oldest of those was
     cut_short: bool = False
     begins: str = ""  # the journal was pruned, this is back to where it begins: older ones are not kept
-    as_of: AsOf | None = None  # of a standby: nothing after it is told
+    as_of: AsOf | None = None  # of a standby: nothing after it is shown
 
 
 class CheckpointList(msgspec.Struct, frozen=True, omit_defaults=True):

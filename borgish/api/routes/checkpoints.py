@@ -5,7 +5,7 @@ import re
 from litestar import Response, get, post
 
 from borgish.api.auth import POLICY, Policy
-from borgish.api.moments import AT_LEAST, LEADER_ONLY, TOLD_TO_THE_AUDIT_LOG, Moment, read_moment
+from borgish.api.moments import AT_LEAST, LEADER_ONLY, READ_IS_AUDITED, Moment, read_moment
 from borgish.api.openapi import CONSUMES, PRODUCES
 from borgish.api.parameters import CheckpointName, Position, WithJournal, checked_affected
 from borgish.api.request import ApiRequest
@@ -78,7 +78,7 @@ async def verify_checkpoint(request: ApiRequest, position: Position) -> Checkpoi
     opt={
         POLICY: Policy.ADMIN,
         PRODUCES: {"application/octet-stream": {}},
-        LEADER_ONLY: TOLD_TO_THE_AUDIT_LOG,
+        LEADER_ONLY: READ_IS_AUDITED,
     },
 )
 async def checkpoint_body(

@@ -13,7 +13,7 @@ from borgish.api.moments import (
     AT_LEAST,
     LEADER_ONLY,
     NOW,
-    TOLD_TO_THE_AUDIT_LOG,
+    READ_IS_AUDITED,
     moment,
     read_moment,
 )
@@ -181,7 +181,7 @@ async def show_usage(
 
 @get(
     "/v1/archive",
-    opt={POLICY: Policy.ADMIN, PRODUCES: {"application/x-ndjson": {}}, LEADER_ONLY: TOLD_TO_THE_AUDIT_LOG},
+    opt={POLICY: Policy.ADMIN, PRODUCES: {"application/x-ndjson": {}}, LEADER_ONLY: READ_IS_AUDITED},
 )
 async def stream_archive(request: ApiRequest, since: Since = "", until: Until = "") -> Stream:
     """Stream events, attempts and samples of usage as lines of JSON; the last one of all has ``end``."""

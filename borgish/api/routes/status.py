@@ -26,7 +26,7 @@ async def show_moment(request: ApiRequest) -> AsOf:
 
 @get(HEALTH, opt={POLICY: Policy.READ, LEADER_ONLY: "each borgmaster answers this of itself"})
 async def show_health(request: ApiRequest) -> HealthView:
-    """Show how this borgmaster is: a standby answers this too, and sends on with 307 for all else."""
+    """Show how this borgmaster is; a standby answers this too, of itself."""
     services = request.services
     return await services.reader.read(lambda _reading: services.health())
 

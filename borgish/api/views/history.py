@@ -1,7 +1,7 @@
 """The journal as people ask for it: who, when, what, why, of a job, a task, a machine or the whole cell.
 
 Pure. Walking the journal is the master's (``master/past/history.py``); the words for what happened are in
-``event_views.py``. An event about many tasks is cut down to those asked about before it is put in words.
+``events.py``. An event about many tasks is cut down to those asked about before it is put in words.
 """
 
 from collections.abc import Iterator

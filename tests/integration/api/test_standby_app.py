@@ -249,7 +249,7 @@ def test_it_shows_the_checkpoints_and_has_their_bodies_handed_out_by_the_leader(
     with pytest.raises(NotFound):
         client.raw("GET", "/v1/checkpoints/21", ANY)
     assert client.url == one.url
-    with pytest.raises(Invalid, match="the audit log is told who reads it, and that is for who leads"):
+    with pytest.raises(Invalid, match="reading it is noted in the audit log, which only the leader writes"):
         client.raw("GET", "/v1/checkpoints/20/body", ANY)
     client.raw("GET", "/v1/checkpoints/20/body")
     assert client.url == one.leader.serving.url
