@@ -126,6 +126,7 @@ from borgish.cell.updates.handover import (
     decide_hand_over,
     with_successors,
 )
+from borgish.cell.updates.rollback import RollbackTarget
 from borgish.cell.updates.rollback_checks import check_kept, decide_rollback
 from borgish.cell.updates.rollout import decide_advance, decide_finish, decide_pause
 from borgish.clock import Now
@@ -139,17 +140,17 @@ def decide(
     command: Command,
     actor: str,
     now: Now,
-    then: Cell | None = None,
+    target: RollbackTarget | None = None,
     gate: Gate | None = None,
 ) -> Decision:
     """Return what follows from a command. Raises a ``Refused`` when it may not be.
 
-    ``then``: for ``RollBack``, the cell as it was at the command's position. ``gate``: one for several
+    ``target``: for ``RollBack``, the cell as it was at the command's position. ``gate``: one for several
     commands that are decided before any of them is applied.
     """
     if isinstance(command, RollBack):
-        assert then is not None, "a rollback is decided against the cell of then"
-        decision = decide_rollback(cell, then, command, actor, now)
+        assert target is not None, "a rollback is decided against the cell that it goes back to"
+        decision = decide_rollback(cell, target, command, actor, now)
     elif isinstance(command, EvictTasks):
         decision = _evict(cell, command, gate or Gate(cell, observed, now))
     else:

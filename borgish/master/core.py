@@ -318,7 +318,7 @@ class Core:
 
     def _record(self, command: Command, actor: str, now: Now, ask: CommandRequest | None = None) -> Accepted:
         """Decide a command and apply what follows. Raises Refused, with nothing changed."""
-        decision = decide(self.cell, self.observed, command, actor, now, ask.then if ask else None)
+        decision = decide(self.cell, self.observed, command, actor, now, ask.target if ask else None)
         if decision.events and self._free_space.level is Level.FULL:
             raise store_full(self._free_space)  # of a report: all else was refused before
         if decision.events or (ask is not None and ask.request_id):

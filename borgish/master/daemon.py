@@ -235,6 +235,10 @@ class Daemon:
             lambda: (*leader.inbox.busy(), *listener.busy()),
         )
         self._hub = WatchHub(leader.epoch, self._reader)
+        self._moments = Moments(leader.core, leader.turn, store, clock, self._reader.daemon)
+        self._rollbacks = Rollbacks(
+            leader.core, leader.turn, leader.inbox, store, self._moments, leader.checkpointer, clock
+        )
 
     async def run(self, stopping: "asyncio.Future[None]", serving: Callable[[], None]) -> None:
         """Lead and serve until it is to stop; ``serving`` is called when it begins to. Raises what ended it
@@ -256,6 +260,7 @@ class Daemon:
         reach("release.read")
         for entry in step.entries:
             self._hub.publish_events(self._history.add(entry))
+        self._rollbacks.released(step)
         self._hub.tasks_changed(step.touched.tasks)
         self._hub.tasks_changed(step.seen)
         self._hub.summary_changed()
@@ -270,23 +275,13 @@ class Daemon:
 
     def _app(self) -> AuthMiddleware:
         leader, store, clock = self._leader, self._leader.store, self._leader.clock
-        moments = Moments(leader.core, leader.turn, store, clock, self._reader.daemon)
-        rollbacks = Rollbacks(
-            leader.core,
-            leader.turn,
-            leader.inbox,
-            store,
-            moments,
-            leader.checkpointer,
-            clock,
-        )
         services = Services(
             inbox=leader.inbox,
             reader=self._reader,
             planner=Planner(leader.core, leader.turn, clock),
-            moments=moments,
+            moments=self._moments,
             past=History(leader.turn, store, clock),
-            rollbacks=rollbacks,
+            rollbacks=self._rollbacks,
             usage=UsageHistory(store, clock, lambda: self._settings.usage.sample_seconds),
             archive=Archive(leader.core, leader.turn, store, clock),
             hub=self._hub,

@@ -18,8 +18,8 @@ from borgish.cell.access.model import Asker
 from borgish.cell.command import Command
 from borgish.cell.commands import Observe, SubmitJob
 from borgish.cell.free_space import ASKS_FOR_MORE
-from borgish.cell.model import Cell
 from borgish.cell.observed import Miss
+from borgish.cell.updates.rollback import RollbackTarget
 from borgish.errors import Refused, TooManyRequests
 from borgish.master.step import (
     CommandRequest,
@@ -113,16 +113,16 @@ class Inbox:
         actor: str,
         request_id: str = "",
         digest: str = "",
-        then: Cell | None = None,
+        target: RollbackTarget | None = None,
         expected: int | None = None,
         asker: Asker | None = None,
     ) -> Accepted:
         """Hand in a command; return its answer once that is durable. Raises what it was refused with.
 
-        ``then``: see ``decide``; the rest: see ``CommandRequest``.
+        ``target``: see ``decide``; the rest: see ``CommandRequest``.
         """
         handle = next(self._handles)
-        asked = CommandRequest(handle, command, actor, request_id, digest, then, expected, asker)
+        asked = CommandRequest(handle, command, actor, request_id, digest, target, expected, asker)
         if isinstance(command, ASKS_FOR_MORE):
             self._submissions.append(asked, asyncio.get_running_loop().time())
         elif asker is None:

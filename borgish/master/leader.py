@@ -24,6 +24,7 @@ from borgish.cell.commands import (
 from borgish.cell.decide_cell import decide_rules
 from borgish.cell.free_space import Level, refusing
 from borgish.cell.model import Cell, Machine
+from borgish.cell.updates.rollback import RollbackTarget
 from borgish.clock import Clock
 from borgish.credentials import poll_token
 from borgish.errors import BorgishError, Fenced, Forbidden, UnsafeConfiguration
@@ -192,17 +193,17 @@ class Leader:
         actor: str,
         request_id: str = "",
         digest: str = "",
-        then: Cell | None = None,
+        target: RollbackTarget | None = None,
         expected: int | None = None,
         asker: Asker | None = None,
     ) -> Accepted:
-        """Hand in a command; return when it is durable. ``then``, ``expected`` and ``asker``: see
+        """Hand in a command; return when it is durable. ``target``, ``expected`` and ``asker``: see
         ``CommandRequest``.
 
         Raises what it was refused with, and Fenced while most machines obey another master.
         """
         self.link.fencing.check()
-        return await self.inbox.ask(command, actor, request_id, digest, then, expected, asker)
+        return await self.inbox.ask(command, actor, request_id, digest, target, expected, asker)
 
     async def join(self, request: JoinRequest, invitation: str = "", key: str = "") -> JoinReply:
         """Take a machine into the cell, or back into it. ``invitation`` is the digest of what lets it in,

@@ -8,23 +8,23 @@ from borgish.audit import AuditNote
 from borgish.cell.access.model import Asker
 from borgish.cell.command import Command
 from borgish.cell.events import Entry
-from borgish.cell.model import Cell
 from borgish.cell.observed import Miss
 from borgish.cell.touched import Touched
+from borgish.cell.updates.rollback import RollbackTarget
 from borgish.errors import Refused
 from borgish.master.quarantine import Failure
 from borgish.wire.api import Accepted
 
 
 class CommandRequest(msgspec.Struct, frozen=True):
-    """A command from outside. ``handle`` comes back with its reply; ``then``: see ``decide``."""
+    """A command from outside. ``handle`` comes back with its reply; ``target``: see ``decide``."""
 
     handle: int
     command: Command
     actor: str
     request_id: str = ""
     digest: str = ""  # of the body that came with the request id
-    then: Cell | None = None
+    target: RollbackTarget | None = None
     expected: int | None = None  # generation of what it is about; see ``cell.generations``
     asker: Asker | None = None  # whose rights count, for the audit log; None: a part of borgish itself
 

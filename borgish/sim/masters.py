@@ -17,7 +17,7 @@ from borgish.cell.access.model import Invitation
 from borgish.cell.command import Command
 from borgish.cell.free_space import Level
 from borgish.cell.invariants import violations
-from borgish.cell.model import Cell
+from borgish.cell.updates.rollback import RollbackTarget
 from borgish.clock import Now
 from borgish.errors import BorgishError, Forbidden, Unreachable
 from borgish.join_token import digest_of
@@ -262,7 +262,7 @@ class MasterHost:
         actor: str,
         request_id: str,
         digest: str,
-        then: Cell | None = None,
+        target: RollbackTarget | None = None,
         expected: int | None = None,
     ) -> None:
         """Give a command to the one that leads here."""
@@ -273,7 +273,9 @@ class MasterHost:
                 self._judge_lease(store, "acknowledges a command")
             answer(reply)
 
-        self.ask(lambda leader: leader.command(command, actor, request_id, digest, then, expected), answered)
+        self.ask(
+            lambda leader: leader.command(command, actor, request_id, digest, target, expected), answered
+        )
 
 
 class _Clients:

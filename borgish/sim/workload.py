@@ -37,7 +37,7 @@ from borgish.cell.commands import (
 )
 from borgish.cell.generations import Thing, generation_of, thing_of
 from borgish.cell.limits.budgets import Budget
-from borgish.cell.model import Cell
+from borgish.cell.updates.rollback import RollbackTarget
 from borgish.errors import BorgishError, PreconditionFailed, Refused, StoreFull
 from borgish.master.leader import Leader
 from borgish.resources import Resources
@@ -185,10 +185,12 @@ class Clients:
         request_id = f"r{self._requests}"
         self._unanswered.add(request_id)
         store = self._master().store.reopen()
-        then = cell_at(store, store.disk.cell, command.to).cell if isinstance(command, RollBack) else None
+        target = None
+        if isinstance(command, RollBack):
+            target = RollbackTarget(cell_at(store, store.disk.cell, command.to).cell)
         thing, chance = thing_of(command), self._injector.of("careful", request_id)
         if thing is None or not self._is_working or chance.random() >= self._careful_share:
-            self._ask(command, then, request_id, self._clock.now().mono, answered=[])
+            self._ask(command, target, request_id, self._clock.now().mono, answered=[])
         else:
             self._look_and_ask(command, thing, request_id, chance.uniform(0.0, LOOKS_SECONDS_MAX))
 
@@ -211,7 +213,7 @@ class Clients:
     def _ask(
         self,
         command: Command,
-        then: Cell | None,
+        target: RollbackTarget | None,
         request_id: str,
         asked_at: float,
         answered: list[bool],
@@ -229,15 +231,15 @@ class Clients:
                 self._read()
                 if isinstance(command, ApplyApp):
                     self._check_applied(command, request_id, reply.position)
-                self._ask_another(command, then, request_id)
+                self._ask_another(command, target, request_id)
             if expected is not None:
                 self._check_condition(command, request_id, expected, reply)
             answered.append(True)
             self._unanswered.discard(request_id)
 
-        self._master().command(command, take, "ann", request_id, "d", then, expected)
+        self._master().command(command, take, "ann", request_id, "d", target, expected)
         self._clock.after(
-            ASK_AGAIN_SECONDS, lambda: self._ask(command, then, request_id, asked_at, answered, expected)
+            ASK_AGAIN_SECONDS, lambda: self._ask(command, target, request_id, asked_at, answered, expected)
         )
 
     def _check_condition(
@@ -287,7 +289,7 @@ class Clients:
 
         self._master().ask(read, shown)
 
-    def _ask_another(self, command: Command, then: Cell | None, request_id: str) -> None:
+    def _ask_another(self, command: Command, target: RollbackTarget | None, request_id: str) -> None:
         """Now and then ask something else by an id that was used: that is a mistake, and refused."""
 
         def take(reply: Accepted | BorgishError) -> None:
@@ -295,7 +297,7 @@ class Clients:
                 self.problems.append(f"{request_id} was accepted for two requests")
 
         if self._injector.of("another", request_id).random() < 0.05:
-            self._master().command(command, take, "ann", request_id, "another digest", then)
+            self._master().command(command, take, "ann", request_id, "another digest", target)
 
     def _command(self) -> Command:
         chance = self._injector.random

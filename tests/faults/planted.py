@@ -16,6 +16,7 @@ from borgish.cell.commands import (
 from borgish.cell.events import AnyEvent, AppApplied, Entry, JobChanged, JobSubmitted
 from borgish.cell.model import Cell
 from borgish.cell.observed import Observed
+from borgish.cell.updates.rollback import RollbackTarget
 from borgish.clock import Now, SystemClock
 from borgish.errors import Refused
 from borgish.master import core
@@ -109,9 +110,14 @@ def _applies_lead_to(change: Callable[[tuple[AnyEvent, ...]], tuple[AnyEvent, ..
     decide = core.decide  # type: ignore[attr-defined]  # what the core calls it by
 
     def wrong(
-        cell: Cell, observed: Observed, command: Command, actor: str, now: Now, then: Cell | None = None
+        cell: Cell,
+        observed: Observed,
+        command: Command,
+        actor: str,
+        now: Now,
+        target: RollbackTarget | None = None,
     ) -> Decision:
-        decision: Decision = decide(cell, observed, command, actor, now, then)
+        decision: Decision = decide(cell, observed, command, actor, now, target)
         if not isinstance(command, ApplyApp):
             return decision
         return msgspec.structs.replace(decision, events=change(decision.events))
@@ -124,11 +130,16 @@ def fail_at_poison() -> None:
     decide = core.decide  # type: ignore[attr-defined]  # what the core calls it by
 
     def failing(
-        cell: Cell, observed: Observed, command: Command, actor: str, now: Now, then: Cell | None = None
+        cell: Cell,
+        observed: Observed,
+        command: Command,
+        actor: str,
+        now: Now,
+        target: RollbackTarget | None = None,
     ) -> Decision:
         if isinstance(command, SubmitJob) and command.spec.name == "poison":
             raise ZeroDivisionError("nobody foresaw this")
-        return decide(cell, observed, command, actor, now, then)
+        return decide(cell, observed, command, actor, now, target)
 
     _put(core, "decide", failing)
 

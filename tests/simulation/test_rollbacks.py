@@ -11,8 +11,9 @@ from borgish.cell.commands import (
     RollBack,
     SubmitJob,
 )
-from borgish.cell.model import Cell, Job
+from borgish.cell.model import Job
 from borgish.cell.observed import Remaining
+from borgish.cell.updates.rollback import RollbackTarget
 from borgish.reconcilers import rollout as rollout_loop
 from borgish.resources import Resources
 from borgish.sim.faults import NO_FAULTS
@@ -52,9 +53,9 @@ class Story:
         at(190.0, self._note)
         at(200.0, lambda: self._roll_back(self._good))
 
-    def _ask(self, command: Command, then: Cell | None = None) -> None:
+    def _ask(self, command: Command, target: RollbackTarget | None = None) -> None:
         self._asked += 1
-        self.world.master.command(command, lambda _reply: None, "ann", f"story-{self._asked}", "d", then)
+        self.world.master.command(command, lambda _reply: None, "ann", f"story-{self._asked}", "d", target)
 
     def _replace(self) -> None:
         self._bad = len(self.world.master.store.disk.entries)
@@ -65,7 +66,7 @@ class Story:
         store = self.world.master.store.reopen()
         self._good = self._good or len(store.disk.entries)
         then = cell_at(store, store.disk.cell, position).cell
-        self._ask(RollBack(position, at=0.0, max_affected=TASKS), then)
+        self._ask(RollBack(position, at=0.0, max_affected=TASKS), RollbackTarget(then))
 
     def _look(self) -> None:
         self.least = min(self.least, self.alive("service"))
@@ -127,8 +128,8 @@ def back_to_another_program() -> tuple[str, ...]:
     world = World(0, machines=2, faults=NO_FAULTS, pause_seconds=NEVER)
     master, positions = world.master, list[int]()
 
-    def ask(command: Command, request_id: str, then: Cell | None = None) -> None:
-        master.command(command, lambda _reply: None, "ann", request_id, "d", then)
+    def ask(command: Command, request_id: str, target: RollbackTarget | None = None) -> None:
+        master.command(command, lambda _reply: None, "ann", request_id, "d", target)
 
     def replace() -> None:
         positions.append(len(master.store.disk.entries))
@@ -138,7 +139,7 @@ def back_to_another_program() -> tuple[str, ...]:
     def roll_back() -> None:
         store = master.store.reopen()
         then = cell_at(store, store.disk.cell, positions[0]).cell
-        ask(RollBack(positions[0], at=0.0, max_affected=TASKS), "back", then)
+        ask(RollBack(positions[0], at=0.0, max_affected=TASKS), "back", RollbackTarget(then))
 
     world.clock.after(5.0, lambda: ask(SubmitJob(spec("service")), "submit"))
     world.clock.after(10.0, replace)

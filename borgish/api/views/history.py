@@ -25,7 +25,7 @@ from borgish.cell.events import (
     TasksPlaced,
 )
 from borgish.cell.model import Cell
-from borgish.cell.updates.rollback import JobPlan, Plan
+from borgish.cell.updates.rollback import JobPlan, Plan, RollbackTarget
 from borgish.cell.updates.rollback_checks import check_allowed, plan_rollback
 from borgish.clock import Now
 from borgish.errors import Refused
@@ -264,12 +264,12 @@ def _only(event: AnyEvent, rows: list[int]) -> AnyEvent | None:
     return msgspec.structs.replace(event, **cut)
 
 
-def rollback_plan(cell: Cell, then: Cell, command: RollBack, to: AsOf, now: Now) -> RollbackPlan:
-    """Return what the command would do to the cell; ``then``: see ``decide``.
+def rollback_plan(cell: Cell, target: RollbackTarget, command: RollBack, to: AsOf, now: Now) -> RollbackPlan:
+    """Return what the command would do to the cell; ``target``: see ``decide``.
 
     Raises the ``Refused`` of one that plans nothing.
     """
-    found = plan_rollback(cell, then, command, now)
+    then, found = target.cell, plan_rollback(cell, target, command, now)
     refusal = hint = ""
     try:
         check_allowed(cell, then, found, command, now)

@@ -21,8 +21,10 @@ What is to be stopped *lags behind* the rollback (``Job.rollout``): the job is a
 those attempts run their version of it until the reconciler reaches them, a few a second.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Set
 from enum import StrEnum, auto
+from typing import Final
 
 import msgspec
 
@@ -32,6 +34,7 @@ from borgish.cell.limits.budgets import Budget
 from borgish.cell.limits.quotas import Quota
 from borgish.cell.model import App, Cell, Drain, Job, Machine, Rollout, Taint, Task, Version
 from borgish.cell.tasks.allocs import evicted_with
+from borgish.cell.touched import Touched
 from borgish.spec.changes import SpecChange, TaskChange
 from borgish.spec.constraints import matches
 from borgish.spec.cron import same_times
@@ -61,6 +64,24 @@ class JobPlan(msgspec.Struct, frozen=True):
     results_kept: int  # tasks that have finished since and do not run again
     after: JobSpec | None = None  # what it is when all is done; None: gone
     live: tuple[int, ...] = ()  # of its tasks then those that are to run
+
+
+class RollbackTarget(msgspec.Struct, eq=False):
+    """The cell that a rollback goes back to, and which records of the present cell may differ from it.
+
+    To compare 100,000 jobs takes longer than a turn may. So they are compared before (``compare``), in slices
+    between turns, and the turn that decides looks only at what is left, and at what it touched itself.
+    """
+
+    cell: Cell
+    jobs: set[str] | None = None  # None: nothing was compared, and any may
+    machines: set[str] | None = None
+
+    def note(self, touched: Touched) -> None:
+        """Take in what a step wrote after the comparison began."""
+        if self.jobs is not None and self.machines is not None:
+            self.jobs |= touched.changed_jobs()
+            self.machines |= touched.machines | touched.machines_gone
 
 
 class RollbackInfo(msgspec.Struct, frozen=True):
@@ -108,17 +129,62 @@ class Plan(msgspec.Struct, frozen=True):
         return self.moved + sum(job.started for job in self.jobs)
 
 
-def plan(now: Cell, then: Cell, only: frozenset[str], at: float, *, hurried: bool, reason: str) -> Plan:
+def compare(now: Cell, target: RollbackTarget) -> Iterator[None]:
+    """Find what a rollback of the whole cell may change, a record of the cell at each step.
+
+    The cell may change between two steps, as long as ``target`` takes note of it.
+    """
+    then = target.cell
+    target.jobs, target.machines = set(), set()
+    for key in itertools.chain(list(now.jobs), then.jobs):
+        if not _is_unchanged(now, then, key):
+            target.jobs.add(key)
+        yield
+    for name, before in then.machines.items():
+        there = now.machines.get(name)
+        if there is None or not _marks(there) == _marks(before) == _NO_MARKS:
+            target.machines.add(name)
+        yield
+
+
+def _is_unchanged(now: Cell, then: Cell, key: str) -> bool:
+    """Return whether nothing becomes of a job, whatever the time is and whatever becomes of others."""
+    job, before = now.jobs.get(key), then.jobs.get(key)
+    if is_run(job or before):
+        return True
+    if job is None or before is None or job.rollout is not None or before.rollout is not None:
+        return False
+    if _header(job) != _header(before) or (before.app and before.app not in then.apps):
+        return False
+    return not (job.dead or before.dead) or _are_over_alike(job, before)
+
+
+def _are_over_alike(job: Job, before: Job) -> bool:
+    pairs = zip(job.tasks, before.tasks, strict=True)
+    return all(a.state is b.state is State.DEAD and a.ending is b.ending for a, b in pairs)
+
+
+_NO_MARKS: Final = (False, (), ())
+
+
+def _marks(machine: Machine) -> tuple[object, ...]:
+    return machine.cordoned, machine.taints, machine.drains
+
+
+def plan(
+    now: Cell, target: RollbackTarget, only: frozenset[str], at: float, *, hurried: bool, reason: str
+) -> Plan:
     """Return what makes the cell what it was to be then; with ``only``, only these of its jobs.
 
     ``at`` is the time now, in seconds since 1970. Neither cell is changed. Tasks of ``now`` may lag behind an
     earlier rollback: each counts by what it runs, and those that are to be stopped lag behind this one
     instead.
     """
+    then = target.cell
     info = RollbackInfo(now.position + 1, then.position, hurried, reason, at)
     found: list[JobPlan | None] = []
     apps = now.apps if only else then.apps  # as they are after it
-    for key in sorted(only or now.jobs.keys() | then.jobs.keys()):
+    for key in sorted(only or _jobs_to_look_at(now, target)):
         job, before = now.jobs.get(key), desired(then.jobs.get(key))
         if before is not None and before.app and before.app not in apps:
             before = msgspec.structs.replace(before, app="", owners={})
@@ -133,7 +199,7 @@ def plan(now: Cell, then: Cell, only: frozenset[str], at: float, *, hurried: boo
     jobs = tuple(one for one in found if one is not None)
     return Plan(
         jobs,
-        () if only else tuple(_machines(now.machines, then.machines, at)),
+        () if only else tuple(_machines(now, target, at)),
         () if only else tuple(_quotas(now.quotas, then.quotas)),
         () if only else tuple(sorted(now.quotas.keys() - then.quotas.keys())),
         () if only else tuple(_budgets(now.budgets, then.budgets)),
@@ -146,6 +212,12 @@ def plan(now: Cell, then: Cell, only: frozenset[str], at: float, *, hurried: boo
         sum(job.running for job in now.jobs.values()),
         _moved(now, jobs),
     )
+
+
+def _jobs_to_look_at(now: Cell, target: RollbackTarget) -> Set[str]:
+    if target.jobs is None:
+        return now.jobs.keys() | target.cell.jobs.keys()
+    return target.jobs | now.touched.changed_jobs()
 
 
 def _budgets(now: Mapping[str, Budget], then: Mapping[str, Budget]) -> Iterator[Budget]:
@@ -184,14 +256,14 @@ def _crons(now: Mapping[str, Cron], then: Mapping[str, Cron], at: float) -> Iter
         )
 
 
-def _machines(
-    now: Mapping[str, Machine], then: Mapping[str, Machine], at: float
-) -> Iterator[MachineRestored]:
-    for name in sorted(now.keys() & then.keys()):
-        there, before = now[name], then[name]
+def _machines(now: Cell, target: RollbackTarget, at: float) -> Iterator[MachineRestored]:
+    then = target.cell.machines
+    names: Set[str] = then.keys() if target.machines is None else target.machines | now.touched.machines
+    for name in sorted(names & now.machines.keys() & then.keys()):
+        there, before = now.machines[name], then[name]
         taints = tuple(_taints(there.taints, before.taints, at))
         drains = tuple(_drains(there.drains, before.drains, at))
-        if (there.cordoned, there.taints, there.drains) != (before.cordoned, taints, drains):
+        if _marks(there) != (before.cordoned, taints, drains):
             reason = before.reason if before.cordoned else ""
             yield MachineRestored(name, before.cordoned, reason, taints, drains)
 

@@ -26,19 +26,19 @@ from borgish.cell.limits.affected import check_affected
 from borgish.cell.limits.quotas import Quota, quota_key, split_quota_key
 from borgish.cell.model import Cell, Job, task_count
 from borgish.cell.tasks.allocs import refused_inside
-from borgish.cell.updates.rollback import Plan, plan
+from borgish.cell.updates.rollback import Plan, RollbackTarget, plan
 from borgish.clock import Now
 from borgish.errors import Conflict, Invalid, NotFound, OverQuota, Refused
 from borgish.resources import Kind, by_kind, show_kind, show_number
 from borgish.spec.job import JobSpec
-from borgish.vocabulary import Band, State
+from borgish.vocabulary import Band, JobKind, State
 
 Kinds = Mapping[Kind, int]  # amounts by resource
 
 
-def decide_rollback(cell: Cell, then: Cell, command: RollBack, actor: str, now: Now) -> Decision:
-    """Return the one event that takes the cell back to what it was ``then``. Raises a ``Refused``."""
-    found = checked_plan(cell, then, command, now)
+def decide_rollback(cell: Cell, target: RollbackTarget, command: RollBack, actor: str, now: Now) -> Decision:
+    """Return the one event that takes the cell back to ``target``. Raises a ``Refused``."""
+    found = checked_plan(cell, target, command, now)
     event = RolledBack(
         timeline=cell.timeline + 1,
         to=command.to,
@@ -65,18 +65,19 @@ def decide_rollback(cell: Cell, then: Cell, command: RollBack, actor: str, now: 
     return Decision((event,), "", text)
 
 
-def checked_plan(cell: Cell, then: Cell, command: RollBack, now: Now) -> Plan:
+def checked_plan(cell: Cell, target: RollbackTarget, command: RollBack, now: Now) -> Plan:
     """Return what the command changes. Raises the ``Refused`` that it would be refused with."""
-    found = plan_rollback(cell, then, command, now)
-    check_allowed(cell, then, found, command, now)
+    found = plan_rollback(cell, target, command, now)
+    check_allowed(cell, target.cell, found, command, now)
     return found
 
 
-def plan_rollback(cell: Cell, then: Cell, command: RollBack, now: Now) -> Plan:
+def plan_rollback(cell: Cell, target: RollbackTarget, command: RollBack, now: Now) -> Plan:
     """Return what the command changes, whether or not that may be.
 
     Raises a ``Refused`` when nothing can be planned.
     """
+    then = target.cell
     if not 0 < command.to <= cell.position or (then.position, then.name) != (command.to, cell.name):
         raise Invalid(
             f"position {command.to} of cell {then.name} is not in the history of cell {cell.name}",
@@ -91,7 +92,7 @@ def plan_rollback(cell: Cell, then: Cell, command: RollBack, now: Now) -> Plan:
     only = rolled_back_with(cell, then, command)
     found = plan(
         cell,
-        then,
+        target,
         only,
         now.wall,
         hurried=command.hurried,
@@ -261,13 +262,16 @@ def _check_alloc_sets(cell: Cell, then: Cell, command: RollBack, found: Plan) ->
 
 def _inside(cell: Cell, found: Plan) -> Iterator[JobSpec]:
     """Yield the jobs in alloc sets of which it, or its set, is changed, and of which something is to run."""
-    plan_rollback = {one.job for one in found.jobs}
+    changed, sets = {one.job for one in found.jobs}, set()
     for one in found.jobs:
         if one.after is not None and one.after.inside and one.live:
             yield one.after
-    for key in sorted(cell.jobs.keys() - plan_rollback):
+        there = cell.jobs.get(one.job)
+        if any(spec.kind is JobKind.ALLOC_SET for spec in (there and there.spec, one.after) if spec):
+            sets.add(one.job)
+    for key in sorted(cell.jobs.keys() - changed) if sets else ():
         job = cell.jobs[key]
-        if job.spec.inside in plan_rollback and job.state is not State.DEAD:
+        if job.spec.inside in sets and job.state is not State.DEAD:
             yield job.spec
 
 

@@ -42,8 +42,8 @@ log = logging.getLogger("borgmaster")
 
 SLICE_SECONDS = 0.01
 PRUNED_AT_ONCE = 1000
-GIVE_BACK_PAUSE_SECONDS = 0.02  # twice as long as a piece holds the store: it takes as long as it takes
 """Entries; the store is held for them."""
+GIVE_BACK_PAUSE_SECONDS = 0.02  # twice as long as a piece holds the store: it takes as long as it takes
 _HEADER_BYTES_MAX = 4096
 _NAME = re.compile(CHECKPOINT_NAME_PATTERN, re.ASCII)
 _REASON_CHARACTERS_MAX = 200

@@ -5,6 +5,8 @@ cell as it is then.
 """
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import datetime
 
 from borgish.api.moments import Moment
@@ -12,7 +14,7 @@ from borgish.api.views.history import rollback_plan
 from borgish.cell.access.model import Asker
 from borgish.cell.commands import RollBack
 from borgish.cell.events import EntriesLost
-from borgish.cell.model import Cell
+from borgish.cell.updates.rollback import RollbackTarget, compare
 from borgish.cell.updates.rollback_checks import checked_plan
 from borgish.clock import Clock
 from borgish.errors import Conflict, NotFound, StoreDamaged, UnsafeConfiguration
@@ -20,6 +22,7 @@ from borgish.master.core import Core
 from borgish.master.inbox import Inbox
 from borgish.master.past.checkpoints import Checkpointer
 from borgish.master.past.moments import Moments
+from borgish.master.step import Step
 from borgish.master.turn import Turn
 from borgish.store.base import Store
 from borgish.store.checkpoints import verified_snapshot
@@ -29,6 +32,8 @@ from borgish.wire.api import Accepted, AsOf
 from borgish.wire.api_past import RollbackPlan, RollbackRequest
 
 REASON = "before a rollback"
+SLICE_SECONDS = 0.005
+_RECORDS_BETWEEN_LOOKS = 64  # at the clock
 
 
 class Rollbacks:
@@ -51,13 +56,15 @@ class Rollbacks:
         self._moments = moments
         self._checkpointer = checkpointer
         self._clock = clock
+        self._targets: set[RollbackTarget] = set()  # of those that are planned, or carried out
         self._one_at_a_time = asyncio.Lock()
 
     async def plan(self, moment: Moment, asked: RollbackRequest) -> RollbackPlan:
         """Return what a rollback would do. Raises what is in its way for good."""
-        to, then, command = await self._command(moment, asked)
-        await self._turn.durable()
-        return rollback_plan(self._core.cell, then, command, to, self._clock.now())
+        to, target, command = await self._command(moment, asked)
+        async with self._compared(target, command):
+            await self._turn.durable()
+            return rollback_plan(self._core.cell, target, command, to, self._clock.now())
 
     async def roll_back(
         self, moment: Moment, asked: RollbackRequest, asker: Asker, request_id: str, digest: str
@@ -68,13 +75,34 @@ class Rollbacks:
             if request_id and request_id in self._core.cell.requests:
                 # Asked again: whatever it would be by now, the answer is the one that was given.
                 return await self._inbox.ask(RollBack(0, 0.0), actor, request_id, digest, asker=asker)
-            _, then, command = await self._command(moment, asked)
-            await self._turn.durable()
-            checked_plan(self._core.cell, then, command, self._clock.now())
-            await self._keep()
-            return await self._inbox.ask(command, actor, request_id, digest, then, asker=asker)
+            _, target, command = await self._command(moment, asked)
+            async with self._compared(target, command):
+                await self._turn.durable()
+                checked_plan(self._core.cell, target, command, self._clock.now())
+                await self._keep()
+                return await self._inbox.ask(command, actor, request_id, digest, target, asker=asker)
 
-    async def _command(self, moment: Moment, asked: RollbackRequest) -> tuple[AsOf, Cell, RollBack]:
+    def released(self, step: Step) -> None:
+        """Take notice of a step that is durable."""
+        for target in self._targets:
+            target.note(step.touched)
+
+    @asynccontextmanager
+    async def _compared(self, target: RollbackTarget, command: RollBack) -> AsyncIterator[None]:
+        """Find in slices what the command may change. Until the end what turns change is noted as well."""
+        self._targets.add(target)
+        try:
+            if not command.only:
+                until = self._clock.now().mono + SLICE_SECONDS
+                for number, _ in enumerate(compare(self._core.cell, target)):
+                    if number % _RECORDS_BETWEEN_LOOKS == 0 and self._clock.now().mono > until:
+                        await asyncio.sleep(0)
+                        until = self._clock.now().mono + SLICE_SECONDS
+            yield
+        finally:
+            self._targets.discard(target)
+
+    async def _command(self, moment: Moment, asked: RollbackRequest) -> tuple[AsOf, RollbackTarget, RollBack]:
         to = await self._moments.find(moment)
         if to.position == 0:
             raise NotFound("before its first entry there was no cell", "The earliest is position 1")
@@ -90,7 +118,7 @@ class Rollbacks:
             asked.now,
             asked.max_affected,
         )
-        return to, await self._moments.cell(to), command
+        return to, RollbackTarget(await self._moments.cell(to)), command
 
     def _expect_not_lost(self, moment: Moment, to: AsOf) -> None:
         """What was after the last entry that is left, and before the one that says so, nobody can tell."""

@@ -18,6 +18,7 @@ from borgish.cell.invariants import is_overfull
 from borgish.cell.model import Cell
 from borgish.cell.observed import Observed
 from borgish.cell.recorded import commands_of, observed_of
+from borgish.cell.updates.rollback import RollbackTarget
 from borgish.clock import Now
 from borgish.errors import BorgishError, Invalid, Refused, StoreDamaged
 from borgish.reconcilers import RECONCILERS
@@ -112,14 +113,14 @@ class Judge:
         """Judge an entry and take it in; return what would be otherwise."""
         try:
             commands = _commands_of(self._cell, entry)
-            then = self._then(commands)
+            target = self._target(commands)
         except (NotDecided, Refused) as reason:  # Refused: of a rollback, to where history is no longer kept
             found.left_out[str(reason)] += 1
             return self._apply(entry)
         found.decided += 1
         found.placements += entry.cause == PLACE
         found.planned += entry.actor in _PLANNERS
-        events, refused = self._decided(commands, entry, then)
+        events, refused = self._decided(commands, entry, target)
         if events != entry.events:
             return Divergence(entry, _today(entry, events, refused))
         if wrong := self._placements.violations(entry):
@@ -132,14 +133,15 @@ class Judge:
         wrong = self._placements.update(touched.machines | touched.placements | touched.machines_gone)
         return Divergence(entry, tuple(wrong)) if wrong and entry.cause == PLACE else None
 
-    def _then(self, commands: tuple[Command, ...]) -> Cell | None:
-        """Return the cell that a rollback goes back to. Raises Refused."""
+    def _target(self, commands: tuple[Command, ...]) -> RollbackTarget | None:
+        """Return what a rollback goes back to. Raises Refused."""
         opened = self._session.opened
         positions = (command.to for command in commands if isinstance(command, RollBack))
-        return next((cell_at(opened.source, opened.cell, to).cell for to in positions), None)
+        cells = (cell_at(opened.source, opened.cell, to).cell for to in positions)
+        return next(map(RollbackTarget, cells), None)
 
     def _decided(
-        self, commands: tuple[Command, ...], entry: Entry, then: Cell | None
+        self, commands: tuple[Command, ...], entry: Entry, target: RollbackTarget | None
     ) -> tuple[tuple[AnyEvent, ...], str]:
         """Return what would happen, or else why nothing would."""
         now = Now(entry.at, 0.0)
@@ -148,7 +150,7 @@ class Judge:
         try:
             for command in commands:
                 observed = observed_of(facts, command, now)
-                events += decide(self._cell, observed, command, entry.actor, now, then).events
+                events += decide(self._cell, observed, command, entry.actor, now, target).events
         except BorgishError as refused:
             return (), f"refused: {refused.message}"
         except Exception as error:  # what today's code fails at, it decides otherwise

@@ -102,6 +102,7 @@ from borgish.cell.invariants import violations
 from borgish.cell.limits.budgets import Budget
 from borgish.cell.model import Cell, Snapshot
 from borgish.cell.observed import Observed, record_report, watch
+from borgish.cell.updates.rollback import RollbackTarget
 from borgish.clock import Now
 from borgish.errors import Refused
 from borgish.resources import Resources
@@ -134,8 +135,8 @@ class Desk:
 
     def do(self, command: Command) -> None:
         """Decide and apply a command. Raises Refused."""
-        then = next((past for given, past in PASTS if given is command), None)
-        decision = decide(self.cell, self.observed, command, "ann", NOW, then)
+        target = next((RollbackTarget(past) for given, past in PASTS if given is command), None)
+        decision = decide(self.cell, self.observed, command, "ann", NOW, target)
         for text in (decision.text, *decision.notes):
             check_sentence(text)
         named = [getattr(command, field, None) for field in ("job", "machine")]

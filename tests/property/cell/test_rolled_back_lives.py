@@ -1,6 +1,8 @@
 """Whatever happened to a cell, and to whatever moment it is taken back: what must hold of that."""
 
 import contextlib
+import itertools
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -24,7 +26,8 @@ from borgish.cell.commands import (
 from borgish.cell.events import Entry, RolledBack, TasksPlaced
 from borgish.cell.invariants import violations
 from borgish.cell.model import Cell, Snapshot
-from borgish.cell.updates.rollback import desired
+from borgish.cell.touched import Touched
+from borgish.cell.updates.rollback import RollbackTarget, compare, desired, plan
 from borgish.cell.updates.rollout import not_ready
 from borgish.errors import Refused
 from borgish.master.step import Step
@@ -293,6 +296,52 @@ def test_what_should_run_goes_on_untouched(moves: list[Any], back: tuple[int, bo
     assert {key: after.get(key) for key in stays} == {key: before[key] for key in stays}
     if position:
         assert not {key for key in before.keys() - stays if after.get(key) == before[key]}
+
+
+class Compared(Lived):
+    """One whose cell is compared with an earlier one, so many records before each step."""
+
+    def __init__(self) -> None:
+        self.target: RollbackTarget | None = None
+        self.slices: Iterator[None] = iter(())
+        self.records_a_step = 0
+        self.touched: Touched | None = None  # where steps are no longer noted
+        super().__init__()
+
+    def compare(self, position: int, records_a_step: int) -> RollbackTarget:
+        self.target, self.records_a_step = RollbackTarget(self.then(position)), records_a_step
+        self.slices = compare(self.cell, self.target)
+        next(self.slices)
+        return self.target
+
+    def step(self, *commands: Command, actor: str = "ann", then: Cell | None = None) -> Step:
+        list(itertools.islice(self.slices, self.records_a_step))
+        step = super().step(*commands, actor=actor, then=then)
+        if self.touched is not None:
+            self.touched.add(step.touched)
+        elif self.target is not None:
+            self.target.note(step.touched)
+        return step
+
+
+@settings(max_examples=examples(150))
+@given(moves, st.integers(1, 30), st.integers(0, 3), moves, moves)
+def test_compared_in_slices_the_plan_is_the_same(
+    first: list[Any], pick: int, records_a_step: int, meanwhile: list[Any], in_the_turn: list[Any]
+) -> None:
+    lived = Compared()
+    live(lived, first)
+    target = lived.compare(max(1, lived.position - pick), records_a_step)
+    live(lived, meanwhile)
+    list(lived.slices)
+    lived.touched = Touched()
+    live(lived, in_the_turn)
+    lived.cell.touched = lived.touched  # as in the midst of the turn that did all this
+    compared, whole = (
+        plan(lived.cell, to, nobody, lived.now.wall, hurried=False, reason="why")
+        for to in (target, RollbackTarget(target.cell))
+    )
+    assert compared == whole
 
 
 @settings(max_examples=examples(150))

@@ -42,6 +42,7 @@ from borgish.cell.limits.budgets import Budget
 from borgish.cell.limits.quotas import Quota
 from borgish.cell.model import Cell, Drain, Job, Rules
 from borgish.cell.observed import Observed
+from borgish.cell.updates.rollback import RollbackTarget
 from borgish.cell.updates.rollback_checks import decide_rollback
 from borgish.cell.updates.rollout import remaining
 from borgish.clock import Now
@@ -164,7 +165,7 @@ def rollback(cell: Cell, then: Cell) -> AnyEvent | None:
     """Return what takes the cell back, None when it may not be."""
     try:
         command = RollBack(then.position, 1.5, max_affected=1000)
-        (event,) = decide_rollback(cell, then, command, "tester", Now(9.0, 9.0)).events
+        (event,) = decide_rollback(cell, RollbackTarget(then), command, "tester", Now(9.0, 9.0)).events
     except Refused:
         return None
     return event

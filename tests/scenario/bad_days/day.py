@@ -31,6 +31,7 @@ from borgish.cell.commands import (
 )
 from borgish.cell.events import AnyEvent
 from borgish.cell.model import Job, Rollout
+from borgish.cell.updates.rollback import RollbackTarget
 from borgish.cli.rollouts import status_in_full
 from borgish.clock import Now
 from borgish.errors import BorgishError
@@ -217,12 +218,12 @@ class Day:
             self.tell(f"  {answer.text}", *(f"  note: {note}" for note in answer.notes))
 
     def _send(self, command: Command, answer: Callable[[Accepted | BorgishError], None]) -> None:
-        then = None
+        target = None
         if isinstance(command, RollBack):
             store = self.master.store.reopen()
-            then = cell_at(store, store.disk.cell, command.to).cell
+            target = RollbackTarget(cell_at(store, store.disk.cell, command.to).cell)
         self._requests += 1
-        self.master.command(command, answer, "ann", f"asked-{self._requests}", "d", then)
+        self.master.command(command, answer, "ann", f"asked-{self._requests}", "d", target)
 
     # Telling
 

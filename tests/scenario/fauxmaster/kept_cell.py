@@ -10,6 +10,7 @@ from borgish.cell.commands import (
     SubmitJob,
 )
 from borgish.cell.model import Machine
+from borgish.cell.updates.rollback import RollbackTarget
 from borgish.clock import Now
 from borgish.errors import Refused
 from borgish.master.core import Core
@@ -77,8 +78,10 @@ class KeptCell:
     def do(self, command: Command, actor: str = "ann") -> None:
         """Have somebody ask for something a second later; it must be accepted."""
         self.now = self.now.later(1.0)
-        then = cell_at(self.store, NAME, command.to).cell if isinstance(command, RollBack) else None
-        ((_, reply),) = self.step(CommandRequest(1, command, actor, then=then)).replies
+        target = None
+        if isinstance(command, RollBack):
+            target = RollbackTarget(cell_at(self.store, NAME, command.to).cell)
+        ((_, reply),) = self.step(CommandRequest(1, command, actor, target=target)).replies
         assert not isinstance(reply, Refused), reply
 
     def submit(self, text: str, user: str = "ann") -> None:

@@ -17,6 +17,7 @@ from borgish.cell.commands import (
 from borgish.cell.events import AnyEvent, Entry
 from borgish.cell.invariants import violations
 from borgish.cell.model import Cell, Machine, Snapshot
+from borgish.cell.updates.rollback import RollbackTarget
 from borgish.clock import Now
 from borgish.errors import Refused
 from borgish.master.core import Core
@@ -104,7 +105,12 @@ class Lived:
             CommandRequest(-1, report, report.machine) for name in there if (report := self._report(name))
         ]
         asks = [
-            CommandRequest(number, command, actor, then=then or self.then_of(command))
+            CommandRequest(
+                number,
+                command,
+                actor,
+                target=RollbackTarget(past) if (past := then or self.then_of(command)) else None,
+            )
             for number, command in enumerate(commands)
         ]
         step = self.core.step([heard, *reports, *asks], self.now)

@@ -42,6 +42,7 @@ from borgish.cell.commands import (
 )
 from borgish.cell.decide import decide
 from borgish.cell.model import Cell, Snapshot
+from borgish.cell.updates.rollback import RollbackTarget
 from borgish.errors import Conflict, Forbidden, Invalid, NotFound
 from borgish.join_token import digest_of
 from borgish.spec.app import AppSpec, Document
@@ -98,7 +99,7 @@ def test_a_revoked_token_stands_for_nobody_whatever_comes_back(desk: Desk) -> No
     desk.do(ChangeGrants("ann", ("band:production",)))
     desk.do(KillTasks("ann/web"))
     command = RollBack(then.position, WALL)
-    decision = decide(desk.cell, desk.observed, command, "root", NOW, then)
+    decision = decide(desk.cell, desk.observed, command, "root", NOW, RollbackTarget(then))
     before = msgspec.json.encode(desk.cell.access)
     desk.apply(decision, "RollBack")
     assert desk.states() == [State.PENDING, State.PENDING], "the job is back"

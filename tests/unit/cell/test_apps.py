@@ -29,6 +29,7 @@ from borgish.cell.decide import decide
 from borgish.cell.events import Entry
 from borgish.cell.invariants import violations
 from borgish.cell.model import APP_VERSIONS_KEPT, Cell, Snapshot
+from borgish.cell.updates.rollback import RollbackTarget
 from borgish.errors import Conflict, NotFound, OverQuota, TooLarge
 from borgish.resources import Resources
 from borgish.spec.app import AppSpec, Document
@@ -451,7 +452,7 @@ def copied(cell: Cell) -> Cell:
 
 def roll_back(desk: Desk, then: Cell, *only: str) -> None:
     command = RollBack(then.position, 1.0, frozenset(only), max_affected=100)
-    decision = decide(desk.cell, desk.observed, command, "ann", NOW, then)
+    decision = decide(desk.cell, desk.observed, command, "ann", NOW, RollbackTarget(then))
     apply_entry(desk.cell, Entry(desk.cell.position + 1, 5.0, 2, 1, "ann", "RollBack", decision.events))
     assert violations(desk.cell) == []
 

@@ -33,7 +33,7 @@ from borgish.cell.events import (
 )
 from borgish.cell.limits.budgets import Budget
 from borgish.cell.limits.quotas import Quota
-from borgish.cell.updates.rollback import Change, plan
+from borgish.cell.updates.rollback import Change, RollbackTarget, plan
 from borgish.resources import Resources
 from borgish.spec.job import Constraint, Override, Restart
 from borgish.spec.shares import Share
@@ -187,7 +187,9 @@ def test_tasks_too_many_that_wait_are_dead_while_others_are_stopped(lived: Lived
         lived.do(CordonMachine(name))
     lived.do(RestartTasks("ann/late", (1,), hurried=True))
     command = RollBack(good, 0.0, only=frozenset({"ann/late"}), max_affected=9)
-    found = decide(lived.cell, lived.core.observed, command, "ann", lived.now, lived.then(good))
+    found = decide(
+        lived.cell, lived.core.observed, command, "ann", lived.now, RollbackTarget(lived.then(good))
+    )
     (event,) = (each for each in found.events if isinstance(each, RolledBack))
     (job,) = event.jobs
     assert [(task.index, task.state, task.ending) for task in job.dead] == [(1, DEAD, Ending.KILL)]
@@ -213,7 +215,7 @@ def test_the_plan_says_what_becomes_of_each_job(lived: Lived) -> None:
     lived.do(KillTasks("ann/gone"))
     lived.do(ForgetJob("ann/gone"))
     lived.do(SubmitJob(spec("late", 2)))
-    found = plan(lived.cell, lived.then(good), frozenset(), 0.0, hurried=False, reason="why")
+    found = plan(lived.cell, RollbackTarget(lived.then(good)), frozenset(), 0.0, hurried=False, reason="why")
     assert [(one.job, one.change, one.stopped, one.started, one.kept) for one in found.jobs] == [
         ("ann/gone", Change.RETURNS, 0, 3, 0),
         ("ann/late", Change.VANISHES, 2, 0, 0),

@@ -22,6 +22,7 @@ from borgish.cell.commands import (
 )
 from borgish.cell.decide import decide
 from borgish.cell.model import Cell, Snapshot
+from borgish.cell.updates.rollback import RollbackTarget
 from borgish.errors import Conflict, Invalid, NotFound
 from borgish.link.conversation import Outgoing
 from borgish.spec.job import JobSpec
@@ -155,7 +156,7 @@ def test_a_rollback_leaves_secrets_as_they_are(desk: Desk) -> None:
     desk.do(setting(b"two"))
     desk.do(KillTasks("ann/web"))
     command = RollBack(then.position, NOW.wall)
-    desk.apply(decide(desk.cell, desk.observed, command, "ann", NOW, then), "RollBack")
+    desk.apply(decide(desk.cell, desk.observed, command, "ann", NOW, RollbackTarget(then)), "RollBack")
     assert secret(desk).sealed == b"two"
 
 
@@ -169,5 +170,5 @@ def test_a_machine_has_it_again_by_a_rollback_of_its_job() -> None:
     desk.do(setting(b"two"))
     assert secret(desk).machines == ()
     command = RollBack(then.position, NOW.wall)
-    desk.apply(decide(desk.cell, desk.observed, command, "ann", NOW, then), "RollBack")
+    desk.apply(decide(desk.cell, desk.observed, command, "ann", NOW, RollbackTarget(then)), "RollBack")
     assert secret(desk).machines == ("m1",)

@@ -22,6 +22,7 @@ from borgish.cell.decide import decide
 from borgish.cell.events import Entry, RolloutPaused
 from borgish.cell.limits.availability import RECOVERED_SECONDS
 from borgish.cell.model import Job, Rollout, Task
+from borgish.cell.updates.rollback import RollbackTarget
 from borgish.cell.updates.rollout import (
     PAUSED_AFTER_SECONDS,
     STEADY_SECONDS,
@@ -215,7 +216,7 @@ def test_all_jobs_together_are_stopped_at_one_pace() -> None:
     cell, observed = lived.then(lived.position), lived.core.observed
     at = lived.entries[good - 1].at
     command = RollBack(good, at, max_affected=2)
-    decision = decide(cell, observed, command, "ann", lived.now, lived.then(good))
+    decision = decide(cell, observed, command, "ann", lived.now, RollbackTarget(lived.then(good)))
     apply_entry(cell, Entry(cell.position + 1, lived.now.wall, 2, 1, "ann", "test", decision.events))
     (asked,) = reconcile(cell, observed, ReconcileSettings(rollout_stops_max=1), lived.now)
     assert asked == AdvanceRollouts({"ann/a": (0,)})
