@@ -89,6 +89,10 @@ from borgish.vocabulary import Eviction, split_task_name
 from borgish.wire.api import Accepted
 
 RESYNC_SECONDS = 1.0
+READ_MAX = 4_000
+"""Machines and tasks on them that one of the first steps reads for the scheduler: some 10 ms."""
+STALE_MAX = 200
+"""Machines that changed and are left unread while nothing waits."""
 STALL_SECONDS = 3.0
 """A step that comes so long after the one before was held up, by a slow commit or with its process, and
 so were the polls: machines could not be heard meanwhile, and are not counted as silent."""
@@ -119,6 +123,10 @@ class Core:
         self._is_resync = False  # this step
         self._has_more = False  # for the scheduler, after its last pass
         self._stale: set[str] = set(cell.machines)  # machines the scheduler has to look at again
+        self._never_read: list[str] = []  # those of a large cell that it has never looked at
+        if sum(map(self._reading, self._stale)) > READ_MAX:
+            self._never_read, self._stale = sorted(self._stale, reverse=True), set()
+            self._scheduler.begin(cell)
         self._read: set[str] = set()  # those that it has read in this step, as they are since
         self._entries: list[Entry] = []
         self._audit: list[tuple[AuditNote, int]] = []  # with positions of journal entries
@@ -291,7 +299,7 @@ class Core:
         decision = decide(self.cell, self.observed, SubmitJob(spec), actor, now)
         plan = Plan()
         if decision.events and not any(isinstance(event, JobChanged) for event in decision.events):
-            unread = sorted(self._unread())
+            unread = sorted(self._unread().union(self._never_read))
             again = coming_back(decision)
             plan = self._scheduler.dry_run(self.cell, self.observed, spec, unread, now, again)
         return dry_run(self.cell, spec, decision, plan, plan_words(self.cell, self.observed, spec, now))
@@ -435,10 +443,14 @@ class Core:
         # Not "- keys()", which walks all machines at each step.
         if new := [name for name in self.cell.touched.machines if name not in self.observed.machines]:
             watch(self.observed, new, now)
-        # Where nothing waits nobody asks, and a machine that is heard of several times is read once.
-        if self.cell.waiting or self._is_resync:
-            self._read, self._stale = self._unread(), set()
+        first = self._first_read()
+        # Where nothing waits nobody asks, and a machine that is heard of several times is read once; but when
+        # ten thousand come back they are not all left to one step.
+        if self.cell.waiting or self._is_resync or first or len(self._stale) > STALE_MAX:
+            self._read, self._stale = self._unread() | first, set()
             self._scheduler.refresh(self.cell, self.observed, sorted(self._read))
+        if self._never_read:
+            return True
         if not self.cell.waiting:
             self.refusals, self.observed.refused, self._has_more = {}, {}, False
             return False
@@ -453,6 +465,18 @@ class Core:
         self._carry_out(plan, now)
         self._has_more = plan.more
         return plan.more
+
+    def _first_read(self) -> set[str]:
+        """Return machines that the scheduler has not read yet, as many as one step reads."""
+        found, left = set[str](), READ_MAX
+        while self._never_read and left > 0:
+            found.add(name := self._never_read.pop())
+            left -= self._reading(name)
+        return found
+
+    def _reading(self, machine: str) -> int:
+        """Return what it takes to read a machine, in machines and tasks."""
+        return 1 + len(self.cell.placed.get(machine, ()))
 
     def _unread(self) -> set[str]:
         """Return the machines that changed since the scheduler read them."""

@@ -98,6 +98,10 @@ class QuarantiningScheduler:
         self._quarantined: dict[str, tuple[int, int, int]] = {}  # by job: its version, and where it failed
         self._paused_until = 0.0
 
+    def begin(self, cell: Cell) -> None:
+        """See ``Scheduler.begin``."""
+        self._scheduler.begin(cell)
+
     def refresh(self, cell: Cell, observed: Observed, machines: Iterable[str]) -> None:
         """Read these machines again."""
         try:

@@ -93,6 +93,12 @@ class Scheduler:
         self._resync_at = 0.0
         self._planned: set[str] = set()  # machines with placements that were planned, not yet seen done
 
+    def begin(self, cell: Cell) -> None:
+        """Have no pass read all machines at once: each of them is refreshed before the first one."""
+        fleet = Fleet(self._seed, len(cell.machines))
+        fleet.bands = cell.rules.bands
+        self._memory = self._memory_of(fleet)
+
     def read_anew(self) -> None:
         """Read all that waits in the next pass."""
         self._pending: Pending | None = None
@@ -222,9 +228,7 @@ class Scheduler:
     def _current(self, cell: Cell, observed: Observed) -> Memory:
         """Return the rows as the cell has them: a plan that was not carried out leaves no trace."""
         if self._memory is None:
-            fleet = Fleet.of(cell, observed, self._seed, self._mono)
-            fleet.failure_domains = self._settings.failure_domains
-            self._memory = self._memory_of(fleet)
+            self._memory = self._memory_of(Fleet.of(cell, observed, self._seed, self._mono))
             self._planned.clear()
         fleet = self._memory.fleet
         unblocked = {fleet.names[row] for row, until in fleet.blocked.items() if until <= self._mono}
@@ -234,6 +238,7 @@ class Scheduler:
 
     def _memory_of(self, fleet: Fleet, policy: Policy | None = None) -> Memory:
         """Return what is kept for some rows, which have a policy of their own: it learns from them."""
+        fleet.failure_domains = self._settings.failure_domains
         policy = policy or POLICIES[self._settings.policy](self._seed)
         sampler = (
             Sampler(self._seed) if self._settings.relaxed_randomisation and not fleet.alloc_set else None

@@ -25,6 +25,7 @@ from borgish.cell.observed import Miss
 from borgish.clock import Now
 from borgish.errors import Conflict, NotFound, PreconditionFailed
 from borgish.link.conversation import Outgoing
+from borgish.master import core
 from borgish.master.core import Core
 from borgish.master.step import CommandRequest, Input, NotPolled, PollsAnswered, PollsMissed, Step
 from borgish.reconcilers.settings import ReconcileSettings
@@ -32,6 +33,7 @@ from borgish.resources import Resources
 from borgish.scheduler.plan import Plan
 from borgish.scheduler.schedule import Scheduler
 from borgish.spec.job import Constraint, JobSpec
+from borgish.store.codec import decode_snapshot, encode_snapshot
 from borgish.vocabulary import Ending, Phase, Runtime, State
 from borgish.wire.api import Accepted
 from borgish.wire.link import Assignment
@@ -555,3 +557,31 @@ def test_who_asks_again_gets_the_answer_whatever_changed_since(driver: Driver) -
     ((_, again),) = driver.step(ask).replies
     assert isinstance(first, Accepted)
     assert again == msgspec.structs.replace(first, replayed=True)
+
+
+def test_a_leader_reads_a_large_cell_in_slices_before_it_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = Driver(30)
+    before.ask(SubmitJob(JobSpec("web", "ann", 60, ("sleep", "1"))))
+    before.ask(SubmitJob(JobSpec("huge", "ann", 3, ("sleep", "1"), resources=Resources(3000, GIB))))
+    cell = encode_snapshot(before.core.cell.snapshot())
+
+    def led(read_max: int, monkeypatch: pytest.MonkeyPatch) -> tuple[Driver, list[bool]]:
+        monkeypatch.setattr(core, "READ_MAX", read_max)
+        driver = Driver(0)
+        driver.core = Core(Cell(decode_snapshot(cell, "test")), ReconcileSettings(), driver.now)
+        driver.core.begin(2, "me", driver.now)
+        driver.now = driver.now.later(2.0)
+        heard = PollsAnswered(dict.fromkeys(driver.core.cell.machines, driver.now.mono))
+        job = SubmitJob(JobSpec("late", "ann", 20, ("sleep", "1"), resources=Resources(2500, GIB)))
+        more = [driver.step(heard, CommandRequest(1, job, "ann")).more]
+        while more[-1]:
+            assert len(driver.core.cell.waiting["ann/late"]) == 20
+            more.append(driver.step().more)
+        return driver, more
+
+    at_once, once = led(1000, monkeypatch)
+    sliced, steps = led(20, monkeypatch)
+    assert once == [False]
+    assert steps == [True] * (len(steps) - 1) + [False]
+    assert len(steps) >= 93 // 20
+    assert [entry.events for entry in sliced.entries] == [entry.events for entry in at_once.entries]
