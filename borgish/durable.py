@@ -41,3 +41,4 @@ def whole_file(file: Path, *, replaces: bool = False) -> Iterator[BinaryIO]:
             os.link(draft, file)  # unlike a rename, it fails when somebody else was faster
     finally:
         draft.unlink(missing_ok=True)
+    sync(file.parent)
