@@ -94,8 +94,10 @@ def _of_standby(session: Session, client: "Client", at: str, form: Form) -> "Cli
     """Return a client of a master that stands by, and print which moment is shown, with ``at`` one of the
     past; of the leader, and print why, where none has what is asked for."""
     standby = standby_of(session, client) or client
-    asked = standby.url
-    found = standby.get("/v1/moment", {"at": zoned(at)} if at else None, AsOf)
+    asked, params = standby.url, {"at": zoned(at)} if at else {}
+    if standby is client and session.at_least:  # refused where there is no such position yet
+        params["at_least"] = str(session.at_least)
+    found = standby.get("/v1/moment", params, AsOf)
     if standby.url != asked:
         lacks = "cannot show that" if at else f"does not have position {session.at_least} yet"
         print_err(f"{asked} {lacks}; the leader answers")

@@ -88,6 +88,14 @@ def test_where_nobody_stands_by_the_leader_answers_and_that_is_said(
     assert not any("at_least" in each.query for each in standby.asked)
 
 
+def test_the_leader_is_asked_whether_there_is_the_position(standby: FakeMaster, run: Run) -> None:
+    standby.answers["GET /v1/health"] = health("leader")
+    assert run("--read-from", "standby", "--at-least", "50", "job", "list") == 0
+    asked = {each.path: each.query.get("at_least") for each in standby.asked}
+    assert asked["/v1/moment"] == "50"
+    assert asked["/v1/jobs"] is None
+
+
 def test_the_dashboard_asks_it_for_what_is_of_the_past(
     standby: FakeMaster, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
