@@ -14,8 +14,9 @@ from borgish.cell.swept import DeadJobs
 from borgish.clock import Now
 from borgish.reconcilers.settings import ReconcileSettings
 
-FORGOTTEN_AT_ONCE = 1_000
-"""In a second. Each is a row and more to be written, and many jobs may be dead since one moment."""
+FORGOTTEN_AT_ONCE = 500
+"""In a second: more than one user may submit (``api/rate_limits.py``), and some 20 ms of a turn. Each is a
+row and more to be written, and many jobs may be dead since one moment."""
 
 
 def reconcile(cell: Cell, _observed: Observed, settings: ReconcileSettings, now: Now) -> Iterator[Command]:

@@ -18,7 +18,7 @@ all ``again`` right after, when the user has spent what is allowed (``limits``, 
 
 ``dead`` is a cell of jobs that are over. They are forgotten by themselves after a day
 (``keep.dead_jobs_hours``), the oldest of a user sooner where more than 100,000 tasks of this user are dead
-(``keep.dead_tasks``), a thousand jobs a second; ``forgotten`` is while that goes on.
+(``keep.dead_tasks``), 500 jobs a second; ``forgotten`` is while that goes on.
 
 ``machines`` has one that answers each poll after four seconds, and then one whose answers are 10 MiB of
 garbage; nothing is to run on them.
