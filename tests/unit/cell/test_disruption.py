@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from borgish.cell.commands import (
@@ -168,6 +169,25 @@ def test_with_an_alloc_goes_what_is_in_it() -> None:
     assert gate(desk).refused("ann/room", 0) == (
         "of ann/inner at most 1 of 2 tasks may be down (max_unavailable 10%), and 2 would go down together"
     )
+
+
+@pytest.mark.parametrize(
+    ("cause", "counts"), [(Eviction.DRAIN, True), (Eviction.RESTART, True), (Eviction.MACHINE_LOST, False)]
+)
+def test_what_is_in_an_alloc_counts_towards_its_rate_where_the_alloc_left_on_purpose(
+    cause: Eviction, counts: bool
+) -> None:
+    desk = Desk()
+    room = spec("room", 2, resources=Resources(10, 1024), kind=JobKind.ALLOC_SET)
+    desk.submit_and_place(msgspec.structs.replace(room, disruption=Disruption(Share(2))))
+    often = Disruption(Share(3), Rate(2, 600.0))
+    desk.do(SubmitJob(spec("inner", 3, inside="ann/room", resources=Resources(1, 1), disruption=often)))
+    desk.do(PlaceTasks("ann/inner", (0, 1, 2), ("m1",) * 3, allocs=(0, 0, 1)))
+    attempt = desk.cell.jobs["ann/inner"].tasks[0].attempt
+    desk.report(*(SeenAttempt(f"ann/inner/{index}", attempt, Phase.UP) for index in range(3)), whole=True)
+    desk.do(EvictTasks("ann/room", (0,), cause))
+    wait = "of ann/inner at most 2 per 10m may be taken down on purpose (max_rate), and 2 were"
+    assert gate(desk).refused("ann/room", 1) == (wait if counts else "")
 
 
 def test_of_the_past_all_is_open_but_what_was_spared() -> None:
