@@ -289,7 +289,7 @@ PROGRAM_MEASURES = (
     "network",
     "metadata",
 )
-"""Those that are of plain programs; see ``borglet.runtimes.confinement``."""
+"""Those that are of plain programs; see ``borglet.runtimes.process.confinement``."""
 
 LEASES_ATTRIBUTE = "leases"  # of machines: the runtime whose runs are held to leases there
 LEASE_END_SECONDS = 5.0  # after its lease and its grace a program, and what it started, is gone by then

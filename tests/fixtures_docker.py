@@ -12,8 +12,8 @@ import docker
 import docker.errors
 import pytest
 
-from borgish.borglet.runtimes import docker_engine as engine_calls
-from borgish.borglet.runtimes.docker_host import Rules
+from borgish.borglet.runtimes.docker import engine as engine_calls
+from borgish.borglet.runtimes.docker.host import Rules
 
 ANY_ENGINE = Rules(without=("seccomp", "network"))
 """Tests run also with an engine that lacks what one of a cell has."""

@@ -40,7 +40,12 @@ _LOADED_LATER = (
         "psycopg",
         "uvicorn.lifespan.off",
     ),
-    *("borgish.borglet.runtimes.docker", "borgish.borglet.runtimes.process", "encodings.idna", "uvloop"),
+    *(
+        "borgish.borglet.runtimes.docker.runtime",
+        "borgish.borglet.runtimes.process.runtime",
+        "encodings.idna",
+        "uvloop",
+    ),
 )
 _DESCRIPTORS_MAX = 4096
 

@@ -30,7 +30,7 @@ from borgish.api.preconditions import ETAG, IF_MATCH, TAG_PATTERN
 from borgish.api.request import ApiRequest
 from borgish.bands import DEFAULT_BANDS, Bands
 from borgish.spec.cron import cron_schema
-from borgish.spec.fields import job_schema
+from borgish.spec.file.fields import job_schema
 from borgish.wire.api import Problem
 
 PRODUCES = "produces"  # the key for the content of an answer that is not a struct as JSON

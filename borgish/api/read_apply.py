@@ -7,8 +7,8 @@ from borgish.bands import Bands
 from borgish.cell.commands import ApplyApp
 from borgish.errors import Invalid
 from borgish.spec.app import AppSpec
-from borgish.spec.documents import Source, read_documents
-from borgish.spec.kinds import Wrong, name_of
+from borgish.spec.file.documents import Source, read_documents
+from borgish.spec.file.kinds import Wrong, name_of
 from borgish.wire.api_apps import ApplyRequest
 
 

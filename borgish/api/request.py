@@ -26,8 +26,8 @@ from borgish.cell.generations import Outdated
 from borgish.cell.model import Cell, Job, Machine
 from borgish.errors import BorgishError, Invalid, Mistake, NotFound, NotLeading, StoreFull, TooManyRequests
 from borgish.failpoints import reach
+from borgish.spec.file.mistakes import one_edit_away
 from borgish.spec.job import JobSpec
-from borgish.spec.mistakes import one_edit_away
 from borgish.text import first_line, span
 from borgish.vocabulary import job_key
 from borgish.wire.api import Accepted, AsOf, EventList, Page

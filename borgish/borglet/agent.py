@@ -16,8 +16,8 @@ from typing import Protocol
 import msgspec
 
 from borgish.borglet.actions import Action, Forget, Renew, Start
+from borgish.borglet.attempts.entry import Entry, Head
 from borgish.borglet.core import HOLD_SECONDS_MAX, Actions, BorgletCore
-from borgish.borglet.entry import Entry, Head
 from borgish.borglet.facts import SAMPLE_SECONDS, conditions, free_bytes, sample, with_runtimes
 from borgish.borglet.forwarding import forward
 from borgish.borglet.opening import Factories, Opener

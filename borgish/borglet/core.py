@@ -18,13 +18,13 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
-from borgish.borglet import messages
 from borgish.borglet.actions import Action, Forget, Renew
-from borgish.borglet.attempt import Attempt
-from borgish.borglet.entry import Entry, Head, from_entry, to_entry
-from borgish.borglet.group import Groups
+from borgish.borglet.attempts import messages
+from borgish.borglet.attempts.attempt import Attempt
+from borgish.borglet.attempts.entry import Entry, Head, from_entry, to_entry
+from borgish.borglet.attempts.group import Groups
+from borgish.borglet.attempts.transitions import LIVE, Purpose, Stage
 from borgish.borglet.runtimes.base import RunState
-from borgish.borglet.transitions import LIVE, Purpose, Stage
 from borgish.clock import Now
 from borgish.errors import Conflict
 from borgish.vocabulary import LEASE_END_SECONDS, Runtime

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from borgish.borglet.entry import Entry, Head
+from borgish.borglet.attempts.entry import Entry, Head
 from borgish.durable import sync
 from borgish.errors import UnsafeConfiguration
 

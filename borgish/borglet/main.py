@@ -18,15 +18,16 @@ import uvloop
 
 from borgish import __version__
 from borgish.addresses import several
-from borgish.borglet import facts, invited
+from borgish.borglet import facts
 from borgish.borglet.agent import Agent
 from borgish.borglet.facts import task_disk_bytes
-from borgish.borglet.identity import NEXT_KEY_FILE, Identity, identity_in
-from borgish.borglet.join import HttpJoin, Joiner
+from borgish.borglet.joining import invited
+from borgish.borglet.joining.identity import NEXT_KEY_FILE, Identity, identity_in
+from borgish.borglet.joining.join import HttpJoin, Joiner
 from borgish.borglet.ledger import Ledger
 from borgish.borglet.opening import Factories
 from borgish.borglet.runtimes.base import TaskRuntime
-from borgish.borglet.runtimes.docker_socket import expect_socket, socket_path
+from borgish.borglet.runtimes.docker.socket import expect_socket, socket_path
 from borgish.borglet.runtimes.secrets import SecretFolders, memory_folder
 from borgish.borglet.server import BorgletApp, expect_usable, make_server, reload_tls
 from borgish.borglet.settings import LIVE, USABLE_RUNTIMES, File, Settings, checked, own_files, read
@@ -136,7 +137,7 @@ def _factories(settings: Settings, secrets: SecretFolders, *, leaving: bool = Fa
     """
 
     def process(_cell: str) -> TaskRuntime:
-        from borgish.borglet.runtimes.process import ProcessRuntime
+        from borgish.borglet.runtimes.process.runtime import ProcessRuntime
 
         return ProcessRuntime(
             settings.state / "process",
@@ -149,8 +150,8 @@ def _factories(settings: Settings, secrets: SecretFolders, *, leaving: bool = Fa
     def docker(cell: str) -> TaskRuntime:
         expect_socket()
         from borgish.borglet.runtimes.cgroups import group_name
-        from borgish.borglet.runtimes.docker import DockerRuntime
-        from borgish.borglet.runtimes.docker_host import Rules, host_address
+        from borgish.borglet.runtimes.docker.host import Rules, host_address
+        from borgish.borglet.runtimes.docker.runtime import DockerRuntime
         from borgish.borglet.runtimes.leftovers import KEEP_NOTHING
         from borgish.borglet.runtimes.mounts import MountRules
 

@@ -16,7 +16,7 @@ import msgspec
 import uvicorn
 
 from borgish.borglet.agent import Agent, Caller
-from borgish.borglet.runtimes.commands import Stdin
+from borgish.borglet.runtimes.process.commands import Stdin
 from borgish.borglet.settings import Tls
 from borgish.borglet.state_folder import Membership
 from borgish.errors import (

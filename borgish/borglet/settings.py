@@ -12,9 +12,9 @@ import msgspec
 
 from borgish import configuration
 from borgish.addresses import is_loopback, several
-from borgish.borglet.runtimes.confinement import ConfineRules
 from borgish.borglet.runtimes.leftovers import Retention
-from borgish.borglet.runtimes.uids import UidRules
+from borgish.borglet.runtimes.process.confinement import ConfineRules
+from borgish.borglet.runtimes.process.uids import UidRules
 from borgish.borglet.state_folder import MEMBERSHIP_NAME
 from borgish.errors import UnsafeConfiguration
 from borgish.resources import (

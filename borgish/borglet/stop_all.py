@@ -7,7 +7,7 @@ borglet begins with an empty machine. The master is not asked: it finds out from
 import asyncio
 import logging
 
-from borgish.borglet.entry import Entry
+from borgish.borglet.attempts.entry import Entry
 from borgish.borglet.ledger import Ledger
 from borgish.borglet.opening import NEED_CELL, OPEN_SECONDS_MAX, Factories
 from borgish.borglet.runtimes.base import RunState, TaskRuntime

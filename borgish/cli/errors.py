@@ -27,7 +27,7 @@ def report(error: BaseException) -> int:
 
 def _report_known(error: BorgishError) -> int:
     if isinstance(error, Invalid) and any(mistake.line or mistake.source for mistake in error.mistakes):
-        from borgish.spec.mistakes import show_mistakes
+        from borgish.spec.file.mistakes import show_mistakes
 
         print_err(show_mistakes(error.mistakes, error.message).rstrip("\n"))
         return USAGE

@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from borgish.errors import Invalid, Mistake
-from borgish.spec.mistakes import all_of, cut_line, lines_of
+from borgish.spec.file.mistakes import all_of, cut_line, lines_of
 from borgish.vocabulary import BODY_BYTES_MAX, DOCUMENTS_BYTES_MAX
 
 SUFFIX = ".jsonnet"

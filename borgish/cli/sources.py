@@ -12,7 +12,7 @@ from borgish.errors import Invalid, Mistake
 from borgish.vocabulary import BODY_BYTES_MAX
 
 if TYPE_CHECKING:
-    from borgish.spec.documents import Source
+    from borgish.spec.file.documents import Source
 
 STDIN = Path("-")
 JSONNET = ".jsonnet"
@@ -70,7 +70,7 @@ def load(paths: Sequence[Path], variables: Mapping[str, str]) -> Loaded:
 
 
 def _load_one(path: Path, variables: Mapping[str, str], loaded: Loaded) -> None:
-    from borgish.spec.documents import Source
+    from borgish.spec.file.documents import Source
 
     name = name_of(path)
     if any(source.name == name for source in loaded.sources):
@@ -148,6 +148,6 @@ def _of_system(path: Path, error: OSError) -> Mistake:
 
 
 def _refused(mistake: Mistake) -> Invalid:
-    from borgish.spec.mistakes import all_of
+    from borgish.spec.file.mistakes import all_of
 
     return all_of([mistake])

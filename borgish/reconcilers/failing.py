@@ -2,7 +2,7 @@
 
 A held job is released when something of it that had failed runs well for half a minute, its trial or what is
 restarted where it is. After ten minutes of running well it is forgotten that a task had failed, as back-off
-is (``borglet.failures``). Only tasks that failed are looked at, and of very many some at each resync.
+is (``attempts.failures``). Only tasks that failed are looked at, and of very many some at each resync.
 """
 
 from collections.abc import Iterator

@@ -14,7 +14,7 @@ import borgish
 from borgish.api.moments import NOW
 from borgish.errors import BorgishError, Invalid
 from borgish.sim.faux.verbs import VERBS
-from borgish.spec.mistakes import show_mistakes
+from borgish.spec.file.mistakes import show_mistakes
 
 if TYPE_CHECKING:
     from borgish.sim.faux.session import Session
@@ -45,7 +45,7 @@ def main() -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     if arguments.question == "pack":
-        from borgish.sim.pack_command import run_pack
+        from borgish.sim.pack.command import run_pack
 
         run_pack(arguments)
         return 0
@@ -130,7 +130,7 @@ def _add_pack(questions: "argparse._SubParsersAction[argparse.ArgumentParser]", 
         "pack", help="how well the real scheduler packs tasks on machines that are in CSV files"
     )
     if full:
-        from borgish.sim.pack_command import add_words
+        from borgish.sim.pack.command import add_words
 
         add_words(pack)
 

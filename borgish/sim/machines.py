@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Protocol
 
 from borgish.borglet.agent import Agent
-from borgish.borglet.entry import Entry, Head
-from borgish.borglet.join import REQUEST_SECONDS, Joiner
+from borgish.borglet.attempts.entry import Entry, Head
+from borgish.borglet.joining.join import REQUEST_SECONDS, Joiner
 from borgish.borglet.server import BorgletApp
 from borgish.borglet.state_folder import Membership
 from borgish.errors import BorgishError, Unreachable

@@ -10,17 +10,17 @@ from functools import partial
 import msgspec
 
 from borgish.cell.free_space import AMPLE, FreeSpace, Level
-from borgish.sim.checkers import Checker, request_problems, settled_problems
-from borgish.sim.crons import cron_problems
-from borgish.sim.disruptions import disruption_problems
+from borgish.sim.checkers.crons import cron_problems
+from borgish.sim.checkers.disruptions import disruption_problems
+from borgish.sim.checkers.liveness import BACK_SECONDS, RUNS_SECONDS, Liveness
+from borgish.sim.checkers.order import order_problems
+from borgish.sim.checkers.policy import Loss, Record
+from borgish.sim.checkers.safety import Checker, request_problems, settled_problems
 from borgish.sim.faults import FaultInjector, Faults
-from borgish.sim.liveness import BACK_SECONDS, RUNS_SECONDS, Liveness
 from borgish.sim.loop import VirtualLoop
 from borgish.sim.machines import Machine
 from borgish.sim.masters import SETTINGS, MasterHost
 from borgish.sim.network import Network
-from borgish.sim.order import order_problems
-from borgish.sim.policy import Loss, Record
 from borgish.sim.store import SimDisk, SimStore
 from borgish.sim.workload import Clients
 

@@ -6,10 +6,10 @@ Everything here that opens a container further than the default is a privilege, 
 import posixpath
 import re
 
-from borgish.spec.document import Scalar
+from borgish.spec.file.document import Scalar
+from borgish.spec.file.kinds import Field, Flag, Leaf, ListOf, Record, Schema, Text, Values, Wrong
+from borgish.spec.file.mistakes import nearest, quote
 from borgish.spec.job import CONTAINER_USER, NEVER_MOUNTED, Container, Mount, overlap
-from borgish.spec.kinds import Field, Flag, Leaf, ListOf, Record, Schema, Text, Values, Wrong
-from borgish.spec.mistakes import nearest, quote
 
 ID_MAX = 2**31 - 1  # what engines take
 

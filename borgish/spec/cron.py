@@ -15,10 +15,9 @@ import msgspec
 import yaml
 
 from borgish.bands import DEFAULT_BANDS, Bands
-from borgish.spec.document import Node, Scalar, child_of, parse_all
-from borgish.spec.fields import JOB_FIELDS, RESTART_OF_RUN, document_schema, job_schema, with_variables
-from borgish.spec.job import JobSpec, Restart
-from borgish.spec.kinds import (
+from borgish.spec.file.document import Node, Scalar, child_of, parse_all
+from borgish.spec.file.fields import JOB_FIELDS, RESTART_OF_RUN, document_schema, job_schema, with_variables
+from borgish.spec.file.kinds import (
     Choice,
     Field,
     Leaf,
@@ -31,8 +30,11 @@ from borgish.spec.kinds import (
     Wrong,
     text_at,
 )
-from borgish.spec.mistakes import nearest, quote
-from borgish.spec.read import NO_VARIABLES, filled, job_of, job_values, read_job, refuse_foreign
+from borgish.spec.file.mistakes import nearest, quote
+from borgish.spec.file.read import NO_VARIABLES, filled, job_of, job_values, read_job, refuse_foreign
+from borgish.spec.file.variables import VARS
+from borgish.spec.file.write import write_job
+from borgish.spec.job import JobSpec, Restart
 from borgish.spec.schedule import (
     TIMES_SHOWN,
     UTC_ZONE,
@@ -43,8 +45,6 @@ from borgish.spec.schedule import (
     show_time,
     time_zones,
 )
-from borgish.spec.variables import VARS
-from borgish.spec.write import write_job
 from borgish.vocabulary import CronKind, Missed, Overlap, RestartPolicy, job_key
 
 RUNS_KEPT_MAX = 100

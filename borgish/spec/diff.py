@@ -7,8 +7,8 @@ import msgspec
 
 from borgish.bands import DEFAULT_BANDS, Bands
 from borgish.resources import show_bytes, show_cpu, show_seconds
+from borgish.spec.file.mistakes import safe
 from borgish.spec.job import Constraint, JobSpec
-from borgish.spec.mistakes import safe
 from borgish.spec.shares import Rate, Share
 
 _SHOWN_MAX = 60

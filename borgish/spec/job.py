@@ -1,6 +1,6 @@
 """The canonical form of a job: every default filled in, every amount in its unit.
 
-Only ``spec.read`` makes these from what users write; everywhere else they are taken as right.
+Only ``spec.file.read`` makes these from what users write; everywhere else they are taken as right.
 """
 
 import msgspec
@@ -280,7 +280,7 @@ class Override(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class JobSpec(msgspec.Struct, frozen=True):
     """A job as its user wants it (Kubernetes' spec; the status is in ``cell.model``: ``Job``). Shapes are in
-    the field names; see ``spec/fields.py`` for bounds."""
+    the field names; see ``spec/file/fields.py`` for bounds."""
 
     name: str
     user: str

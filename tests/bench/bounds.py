@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from borgish.cell.model import Machine
-from borgish.sim.packing import Arrival
+from borgish.sim.pack.packing import Arrival
 
 MILLIS, MIB_256 = 1000, 256 * 1024**2
 """Cpu and ram in steps so coarse that knapsacks are small.

@@ -13,14 +13,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from borgish.borglet.runtimes.docker_container import (
+from borgish.borglet.runtimes.docker.container import (
     LABEL_OWNER,
     LABEL_TASK,
     Owner,
     container_config,
 )
-from borgish.borglet.runtimes.docker_host import Rules, look_at_host, remove_network
-from borgish.borglet.runtimes.docker_inventory import is_gone
+from borgish.borglet.runtimes.docker.host import Rules, look_at_host, remove_network
+from borgish.borglet.runtimes.docker.inventory import is_gone
 from borgish.cli.changes import Deadline
 from borgish.client import Client
 from borgish.clock import SystemClock

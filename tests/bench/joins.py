@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import msgspec
 import uvloop
 
-from borgish.borglet.join import PAUSE_GROWTH, PAUSE_SECONDS_MAX, PAUSE_SECONDS_MIN, REQUEST_SECONDS
+from borgish.borglet.joining.join import PAUSE_GROWTH, PAUSE_SECONDS_MAX, PAUSE_SECONDS_MIN, REQUEST_SECONDS
 from borgish.client import Client
 from borgish.credentials import MEMBER, poll_token
 from borgish.ids import new_token

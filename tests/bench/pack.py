@@ -15,8 +15,8 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import cache
 from typing import Any
 
-from borgish.sim.arrive import Arrived, arrive
-from borgish.sim.compact import PERCENTILE, Work, needed
+from borgish.sim.pack.arrive import Arrived, arrive
+from borgish.sim.pack.compact import PERCENTILE, Work, needed
 from tests.bench import traces
 from tests.bench.bounds import ConfigurationBound, can_bound
 from tests.bench.figure import MEAN, Figure, Goal, at_least, at_most, near

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from borgish.sim.arrive import Arrived
+from borgish.sim.pack.arrive import Arrived
 
 FOLDER = Path(__file__).parents[2] / "bench-plots"
 Published = Mapping[str, tuple[Sequence[float], float]]

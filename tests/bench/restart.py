@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from borgish.borglet.runtimes.docker_container import LABEL_TASK
+from borgish.borglet.runtimes.docker.container import LABEL_TASK
 from borgish.client import Client
 from tests.bench import containers, peers
 from tests.bench.containers import BareEngine

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from borgish.cell.model import Machine
 from borgish.resources import DEVICE_MILLIS, Resources
-from borgish.sim.packing import DEVICE, Arrival, machine_of
+from borgish.sim.pack.packing import DEVICE, Arrival, machine_of
 from borgish.spec.job import Constraint
 from tests.bench.cluster import AZURE_FILE, LARGEST_CPU_MILLIS, LARGEST_RAM_BYTES, MIX_FILE, TRACES
 

@@ -7,7 +7,7 @@ from contextlib import closing
 import msgspec
 import pytest
 
-from borgish.borglet.attempt import Attempt
+from borgish.borglet.attempts.attempt import Attempt
 from borgish.borglet.core import BorgletCore
 from borgish.cell.commands import SubmitJob
 from borgish.cell.model import Cell

@@ -15,7 +15,7 @@ from borgish.sim.lab.azure import Drawn
 from borgish.sim.lab.desks import MACHINE, USED_AT_START, Desk, Job, Offers, Shared, Tally, begun, spec_of
 from borgish.sim.lab.plots import svg
 from borgish.sim.lab.schedulers import LOADED, PER_TASK, SPLIT, Outcome, Setting, Way, live
-from borgish.sim.packing import machine_of
+from borgish.sim.pack.packing import machine_of
 from borgish.store.codec import decode_snapshot
 
 HOURS = 1.0

@@ -11,7 +11,7 @@ from borgish.sim.lab import triggers
 from borgish.sim.lab.plots import svg
 from borgish.sim.lab.report import longest, never
 from borgish.sim.lab.triggers import Edge, Outcome, Regime, Trouble, in_sight, live
-from borgish.sim.packing import waiting_jobs
+from borgish.sim.pack.packing import waiting_jobs
 from borgish.spec.job import JobSpec
 
 WOKEN = [Regime.LEVELS, Regime.BOTH]

@@ -9,14 +9,14 @@ import msgspec
 import pytest
 
 from borgish.borglet.actions import Action
-from borgish.borglet.attempt import EFFECTS, Attempt, Cause
-from borgish.borglet.transitions import Do
+from borgish.borglet.attempts.attempt import EFFECTS, Attempt, Cause
+from borgish.borglet.attempts.transitions import Do
 from borgish.clock import Now
 from borgish.master.core import Core
 from borgish.master.host.preflight import check_machines
 from borgish.master.step import CommandRequest
 from borgish.master.turn import Turn
-from borgish.sim.checkers import request_problems
+from borgish.sim.checkers.safety import request_problems
 from borgish.sim.faults import Faults
 from borgish.sim.runtime import SimRuntime
 from borgish.sim.workload import Call

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from borgish.bands import DEFAULT_BANDS, Bands
+from borgish.borglet.attempts.failures import Backoff
 from borgish.borglet.core import BorgletCore
-from borgish.borglet.failures import Backoff
 from borgish.cell.commands import (
     Observe,
     RemoveMachine,

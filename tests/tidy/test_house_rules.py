@@ -16,7 +16,7 @@ UNFINISHED = re.compile(
     r"\b(" + "|".join(("TO" + "DO", "FIX" + "ME", "XX" + "X", "NotImplemented" + "Error")) + r")\b"
 )
 OF_ONE_MACHINE = re.compile("(?<![\\w.{}])/(" + "|".join(("wo" + "rk", "ro" + "ot", "ho" + "me")) + r")/\w")
-PURE = ("borglet/core", "cell", "master/core", "reconcilers", "scheduler", "spec")
+PURE = ("borglet/attempts", "borglet/core", "cell", "master/core", "reconcilers", "scheduler", "spec")
 
 
 def lines_with(pattern: re.Pattern[str]) -> list[str]:

@@ -22,7 +22,7 @@ from borgish.cell.limits.quotas import quota_key, split_quota_key
 from borgish.cell.model import Cell
 from borgish.errors import Invalid, NotFound
 from borgish.resources import QUOTA_MAX, Resources
-from borgish.spec.mistakes import nearest
+from borgish.spec.file.mistakes import nearest
 from borgish.text import instant_or_none
 from borgish.vocabulary import NAME_PATTERN, Band
 from borgish.wire.api import Accepted, QuotaList, QuotaRequest, QuotaView

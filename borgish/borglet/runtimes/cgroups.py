@@ -18,7 +18,7 @@ from pathlib import Path
 
 import msgspec
 
-from borgish.borglet.runtimes.shim.basics import write_file
+from borgish.borglet.runtimes.process.shim.basics import write_file
 from borgish.resources import Resources
 
 PIDS_MAX = 1024

@@ -37,9 +37,9 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from borgish.borglet.runtimes.base import RunState
-from borgish.borglet.runtimes.shim.basics import read_file, replace_json
-from borgish.borglet.runtimes.shim.output import LOG_NAMES, MARK_SECONDS, MARKS
-from borgish.borglet.runtimes.shim.runs import FOLDERS
+from borgish.borglet.runtimes.process.shim.basics import read_file, replace_json
+from borgish.borglet.runtimes.process.shim.output import LOG_NAMES, MARK_SECONDS, MARKS
+from borgish.borglet.runtimes.process.shim.runs import FOLDERS
 from borgish.text import instant
 from borgish.trees import remove_tree
 from borgish.wire.link import Exit, LogWanted

@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from borgish.borglet.runtimes.folders import RunFolder
-from borgish.borglet.runtimes.shim.runs import FOLDERS
+from borgish.borglet.runtimes.process.shim.runs import FOLDERS
 from borgish.clock import Clock
 from borgish.resources import show_bytes, show_seconds
 from borgish.trees import remove_tree

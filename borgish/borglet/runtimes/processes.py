@@ -14,8 +14,8 @@ import msgspec
 
 from borgish.borglet.runtimes import cgroups
 from borgish.borglet.runtimes.folders import Record
-from borgish.borglet.runtimes.shim.basics import stat_fields
-from borgish.borglet.runtimes.shim.groups import group_pids, kill_groups
+from borgish.borglet.runtimes.process.shim.basics import stat_fields
+from borgish.borglet.runtimes.process.shim.groups import group_pids, kill_groups
 from borgish.errors import Invalid
 
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")

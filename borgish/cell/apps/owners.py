@@ -17,7 +17,7 @@ from borgish.cell.model import Job, Owner
 from borgish.resources import Resources
 from borgish.spec.app import PART_BY_PART, Document
 from borgish.spec.diff import differences
-from borgish.spec.fields import JOB_FIELDS
+from borgish.spec.file.fields import JOB_FIELDS
 from borgish.spec.job import JobSpec
 from borgish.vocabulary import Ownership
 

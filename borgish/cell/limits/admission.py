@@ -23,8 +23,8 @@ from borgish.cell.model import Cell, Job
 from borgish.errors import Conflict, OverQuota
 from borgish.resources import Kind, Resources, by_kind, show_kind, show_number
 from borgish.spec.constraints import contradiction, contradiction_words
+from borgish.spec.file.mistakes import out_of_reach, resource_typos
 from borgish.spec.job import MACHINE, Affinity, Constraint, JobSpec
-from borgish.spec.mistakes import out_of_reach, resource_typos
 from borgish.vocabulary import Band, State
 
 _ATTRIBUTES_SHOWN = 8

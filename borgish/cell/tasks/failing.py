@@ -1,7 +1,7 @@
 """Services whose tasks fail where they are: when a task moves, which machines it avoids then, and when its
 whole job is held. Pure.
 
-Restarts are local first (``borglet.failures``). A service's task leaves its machine when its borglet gave it
+Restarts are local first (``attempts.failures``). A service's task leaves its machine when its borglet gave it
 up (``restart.attempts`` exceeded, or it cannot be started there), or when so many starts in a row ended early
 that another one here is of no use: after half a minute by the default back-off, as with Nomad's defaults;
 Kubernetes restarts a pod on its node for ever. It goes back to pending, and that task::machine pairing is

@@ -16,10 +16,10 @@ from borgish.cli.session import Session
 from borgish.cli.sources import Loaded, load
 from borgish.errors import Invalid, Mistake
 from borgish.spec.cron import write_cron
-from borgish.spec.documents import Documents, check_documents
-from borgish.spec.mistakes import out_of_reach, quote, resource_typos
-from borgish.spec.variables import Variable
-from borgish.spec.write import app_file, job_file, write_file
+from borgish.spec.file.documents import Documents, check_documents
+from borgish.spec.file.mistakes import out_of_reach, quote, resource_typos
+from borgish.spec.file.variables import Variable
+from borgish.spec.file.write import app_file, job_file, write_file
 from borgish.text import safe
 from borgish.vocabulary import VariableType
 

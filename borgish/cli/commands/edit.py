@@ -54,7 +54,7 @@ def edit_job(
     shown, follow it; return the exit code."""
     from borgish.cli.follow import look
     from borgish.cli.lookup import find_job
-    from borgish.spec.write import write_job
+    from borgish.spec.file.write import write_job
 
     client = session.client()
     detail = look(client, find_job(client, job))

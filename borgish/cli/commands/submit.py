@@ -184,7 +184,7 @@ def _file_of(source: str, text: str, found: JobSpec | CronSpec) -> JobFile:
 
 def _written(found: JobSpec | CronSpec, bands: "Bands") -> str:
     from borgish.spec.cron import write_cron
-    from borgish.spec.write import write_job
+    from borgish.spec.file.write import write_job
 
     return write_cron(found, bands) if isinstance(found, CronSpec) else write_job(found, bands)
 
@@ -216,7 +216,7 @@ def show_found(error: Invalid, source: str) -> None:
     if not error.mistakes:
         report(error)
         return
-    from borgish.spec.mistakes import show_mistakes
+    from borgish.spec.file.mistakes import show_mistakes
 
     print_err(show_mistakes(error.mistakes, source).rstrip("\n"))
 
@@ -287,7 +287,7 @@ def plan_files(
 
 def ask_for_plan(client: "Client", file: "JobFile", user: str) -> PlanView:
     """Return what would follow from a job file; ``user`` is whose it is when it does not say."""
-    from borgish.spec.write import write_job
+    from borgish.spec.file.write import write_job
 
     if file.cron is not None and file.cron.app:
         message = f"{file.spec.key} runs {file.cron.app_key}, and has no job of its own to plan"

@@ -60,7 +60,7 @@ HIDDEN = "***"  # what the API shows in place of a value
 
 def as_file(spec: JobSpec, bands: Bands | None) -> str:
     """Return a job as its file. Raises Forbidden for one of which not all is shown to who asks."""
-    from borgish.spec.write import job_file, write_job
+    from borgish.spec.file.write import job_file, write_job
 
     envs = [spec.env, *(each.env or {} for each in spec.overrides.values()), *(it.env for it in spec.group)]
     if any(value == HIDDEN for env in envs for value in env.values()):
@@ -75,7 +75,7 @@ def as_file(spec: JobSpec, bands: Bands | None) -> str:
 
 def version_in_full(found: VersionDetail, bands: Bands) -> str:
     """Return one version as people read it."""
-    from borgish.spec.write import write_job
+    from borgish.spec.file.write import write_job
 
     version = found.version
     head = fields(

@@ -20,14 +20,14 @@ from borgish.master.step import CommandRequest
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.scheduler.policies import POLICIES
 from borgish.scheduler.schedule import Scheduler, SchedulerSettings, with_only
-from borgish.sim.compact import TRIALS
 from borgish.sim.faux.changes import file_arguments, job_in
 from borgish.sim.faux.copied import ACTOR, copy_cell
 from borgish.sim.faux.names import nearest
 from borgish.sim.faux.output import Answer, cut, plural
 from borgish.sim.faux.session import Session
-from borgish.sim.pack_command import show_compacted
-from borgish.sim.packed_cell import compact_cell, left_out
+from borgish.sim.pack.command import show_compacted
+from borgish.sim.pack.compact import TRIALS
+from borgish.sim.pack.packed_cell import compact_cell, left_out
 from borgish.spec.job import JobSpec
 from borgish.vocabulary import TASKS_PER_JOB_MAX, State
 

@@ -31,9 +31,9 @@ from borgish.sim.faux.names import find_job, find_machine, find_tasks
 from borgish.sim.faux.output import Answer, cut, outcomes, refusal_data, refused, viewed
 from borgish.sim.faux.past import where
 from borgish.sim.faux.session import Session
+from borgish.spec.file.mistakes import show_mistakes
+from borgish.spec.file.read import read_job
 from borgish.spec.job import JobSpec
-from borgish.spec.mistakes import show_mistakes
-from borgish.spec.read import read_job
 from borgish.vocabulary import Band, TaintEffect
 
 USER = "fauxmaster"

@@ -1,9 +1,9 @@
 """A machine of a copied cell: it runs what the record of a real one says that it ran, and never joins."""
 
-from borgish.borglet.entry import Entry, Head
+from borgish.borglet.attempts.entry import Entry, Head
+from borgish.borglet.attempts.transitions import Stage
 from borgish.borglet.runtimes.base import RunState
 from borgish.borglet.state_folder import Membership
-from borgish.borglet.transitions import Stage
 from borgish.cell import model
 from borgish.sim.faults import FaultInjector
 from borgish.sim.loop import Process, VirtualLoop

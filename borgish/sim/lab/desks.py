@@ -27,7 +27,7 @@ from borgish.scheduler.schedule import Scheduler
 from borgish.sim.lab.azure import AZURE, Drawn, arrivals
 from borgish.sim.lab.many import IdleCore
 from borgish.sim.loop import VirtualLoop
-from borgish.sim.packing import machine_of
+from borgish.sim.pack.packing import machine_of
 from borgish.spec.job import JobSpec, Restart
 from borgish.store.codec import encode_snapshot
 from borgish.vocabulary import RestartPolicy

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import psutil
 
-from borgish.borglet.runtimes.commands import Stdin
+from borgish.borglet.runtimes.process.commands import Stdin
 from borgish.wire.link import Terminal
 from tests.contract.runtime.suite import DEADLINE_SECONDS, Program, RuntimeCase, Watched
 

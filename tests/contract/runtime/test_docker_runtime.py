@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from borgish.borglet.runtimes import docker_start
-from borgish.borglet.runtimes.docker import DockerRuntime
+from borgish.borglet.runtimes.docker import start as docker_start
+from borgish.borglet.runtimes.docker.runtime import DockerRuntime
 from borgish.vocabulary import Runtime
 from borgish.wire.link import AttemptSpec
 from tests.contract.runtime.commands import CommandContract

@@ -11,11 +11,11 @@ import pytest
 from borgish.borglet.runtimes import disk
 from borgish.borglet.runtimes.base import StartFailed, TaskRuntime
 from borgish.borglet.runtimes.folders import Record, RunFolder, name_of
-from borgish.borglet.runtimes.process import ProcessRuntime
+from borgish.borglet.runtimes.process.runtime import ProcessRuntime
+from borgish.borglet.runtimes.process.shim.lease import FILE, write_lease
+from borgish.borglet.runtimes.process.shims import Carried
+from borgish.borglet.runtimes.process.starter import Starter
 from borgish.borglet.runtimes.processes import is_alive
-from borgish.borglet.runtimes.shim.lease import FILE, write_lease
-from borgish.borglet.runtimes.shims import Carried
-from borgish.borglet.runtimes.starter import Starter
 from borgish.spec.job import Program as Sidecar
 from borgish.vocabulary import Runtime
 from borgish.wire.link import AttemptSpec

@@ -18,8 +18,8 @@ from borgish.cell.commands import SubmitJob
 from borgish.cli.changes import Deadline
 from borgish.client import Client
 from borgish.errors import BorgishError, Invalid
+from borgish.spec.file.read import read_job
 from borgish.spec.job import JobSpec
-from borgish.spec.read import read_job
 from borgish.wire import bounded_http
 from borgish.wire.bounded_http import HEAD_BYTES_MAX
 from tests.integration.api.fakes import PATIENCE_SECONDS, RunningApi, until

@@ -13,7 +13,7 @@ from borgish.cell.crons.model import Cron
 from borgish.cell.model import App, AppVersion, Version
 from borgish.spec.app import AppSpec, Document
 from borgish.spec.cron import read_cron
-from borgish.spec.read import read_job
+from borgish.spec.file.read import read_job
 from borgish.vocabulary import Band
 from tests.integration.api.fakes import PRINCIPALS, TOKENS, RunningApi
 from tests.integration.api.test_door import ask_many

@@ -11,7 +11,7 @@ from borgish.api.app import create_routes
 from borgish.api.openapi import document
 from borgish.bands import DEFAULT_BANDS, Bands
 from borgish.errors import Invalid
-from borgish.spec.fields import job_schema
+from borgish.spec.file.fields import job_schema
 from tests.integration.api.fakes import FakeMaster, RunningApi
 from tests.profiles import examples
 

@@ -13,8 +13,8 @@ from borgish.api import job_parser
 from borgish.api.job_parser import WAITING_OF_USER_MAX, JobParser
 from borgish.bands import DEFAULT_BANDS
 from borgish.errors import Invalid, Poison, TooLarge, TooManyRequests
+from borgish.spec.file.read import read_job
 from borgish.spec.job import JobSpec
-from borgish.spec.read import read_job
 
 TEXT = b"name: web\nrun: [sleep, '1']\ntasks: 3\noverrides: {2: {env: {A: b}}}\n"
 

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 import docker
 import msgspec
 
-from borgish.borglet.runtimes.docker import DockerRuntime
-from borgish.borglet.runtimes.docker_host import Rules
+from borgish.borglet.runtimes.docker.host import Rules
+from borgish.borglet.runtimes.docker.runtime import DockerRuntime
 from borgish.borglet.runtimes.leftovers import Retention
 from borgish.borglet.runtimes.secrets import NO_SECRETS, SecretFolders
 from borgish.clock import Clock

@@ -11,13 +11,14 @@ import docker
 import msgspec
 import pytest
 
-from borgish.borglet.runtimes import disk, docker_host
+from borgish.borglet.runtimes import disk
 from borgish.borglet.runtimes.base import HELD, StartFailed
-from borgish.borglet.runtimes.docker import DockerRuntime
-from borgish.borglet.runtimes.docker_host import Rules
+from borgish.borglet.runtimes.docker import host as docker_host
+from borgish.borglet.runtimes.docker.host import Rules
+from borgish.borglet.runtimes.docker.runtime import DockerRuntime
 from borgish.borglet.runtimes.leftovers import KEEP_NOTHING
 from borgish.borglet.runtimes.mounts import MountRules
-from borgish.borglet.runtimes.uids import UidRules
+from borgish.borglet.runtimes.process.uids import UidRules
 from borgish.errors import Unreachable
 from borgish.resources import Resources
 from borgish.spec.job import Container, Mount
@@ -266,7 +267,7 @@ async def test_a_network_that_somebody_removed_is_made_again(machine: Machine) -
 async def test_what_an_engine_lacked_is_seen_as_soon_as_it_has_it(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("borgish.borglet.runtimes.docker.HOST_SECONDS", 3600.0)
+    monkeypatch.setattr("borgish.borglet.runtimes.docker.runtime.HOST_SECONDS", 3600.0)
     try:
         in_the_way = machine.engine.networks.create("borgish-later", "bridge")
     except docker.errors.APIError as error:

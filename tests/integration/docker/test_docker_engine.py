@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from borgish.borglet.runtimes import docker_engine as engine_calls
 from borgish.borglet.runtimes.base import StartFailed
-from borgish.borglet.runtimes.docker import DockerRuntime
-from borgish.borglet.runtimes.docker_container import Owner, Place, container_config
+from borgish.borglet.runtimes.docker import engine as engine_calls
+from borgish.borglet.runtimes.docker.container import Owner, Place, container_config
+from borgish.borglet.runtimes.docker.runtime import DockerRuntime
 from borgish.errors import Conflict, Unreachable
 from borgish.wire.link import LogWanted
 from tests.integration.docker.engine_between import EngineBetween

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from borgish.borglet.runtimes.docker import DockerRuntime
+from borgish.borglet.runtimes.docker.runtime import DockerRuntime
 from borgish.wire.link import AttemptSpec, LogWanted
 from tests.integration.docker.machine import PATIENCE_SECONDS, SLEEP, Machine, ended
 

@@ -9,7 +9,7 @@ import pytest
 
 from borgish.borglet.ledger import Ledger
 from borgish.borglet.opening import Factories
-from borgish.borglet.runtimes.docker import DockerRuntime
+from borgish.borglet.runtimes.docker.runtime import DockerRuntime
 from borgish.borglet.runtimes.leftovers import KEEP_NOTHING, Retention
 from borgish.borglet.stop_all import stop_all
 from borgish.clock import Now, SystemClock

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from borgish.borglet.runtimes.base import StartFailed
-from borgish.borglet.runtimes.docker import DockerRuntime
+from borgish.borglet.runtimes.docker.runtime import DockerRuntime
 from borgish.borglet.runtimes.secrets import SecretFolders, memory_folder
 from borgish.wire.link import Assignment, AttemptSpec, SecretValue
 from tests.integration.docker.machine import KEY, Machine, until

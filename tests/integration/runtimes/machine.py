@@ -15,9 +15,9 @@ from pathlib import Path
 from borgish.borglet.runtimes import cgroups
 from borgish.borglet.runtimes.folders import Record, RunFolder, name_of
 from borgish.borglet.runtimes.leftovers import Retention
-from borgish.borglet.runtimes.process import ProcessRuntime
+from borgish.borglet.runtimes.process.runtime import ProcessRuntime
+from borgish.borglet.runtimes.process.starter import PATH
 from borgish.borglet.runtimes.processes import boot_id, kill_run, program_lives, shim_lives
-from borgish.borglet.runtimes.starter import PATH
 from borgish.vocabulary import Runtime
 from borgish.wire.link import AttemptSpec
 from tests.contract.runtime.suite import Watched, attempt_spec

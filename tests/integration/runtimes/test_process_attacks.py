@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from borgish.borglet.runtimes.confinement import ConfineRules
-from borgish.borglet.runtimes.process import ProcessRuntime
+from borgish.borglet.runtimes.process.confinement import ConfineRules
+from borgish.borglet.runtimes.process.runtime import ProcessRuntime
+from borgish.borglet.runtimes.process.shim.basics import start_ticks
 from borgish.borglet.runtimes.processes import is_alive
-from borgish.borglet.runtimes.shim.basics import start_ticks
 from borgish.resources import Resources
 from borgish.vocabulary import HELD, Runtime
 from borgish.wire.link import LogWanted

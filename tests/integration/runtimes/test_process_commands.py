@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from borgish.borglet.runtimes.commands import Stdin
+from borgish.borglet.runtimes.process.commands import Stdin
 from borgish.vocabulary import HELD
 from tests.contract.runtime.commands import gone, pass_on
 from tests.contract.runtime.suite import DEADLINE_SECONDS

@@ -8,7 +8,7 @@ import psutil
 import pytest
 
 from borgish.borglet.runtimes import cgroups
-from borgish.borglet.runtimes.process import ProcessRuntime
+from borgish.borglet.runtimes.process.runtime import ProcessRuntime
 from borgish.errors import Conflict, Invalid
 from borgish.resources import Resources
 from tests.integration.runtimes.machine import DEADLINE_SECONDS, PYTHON, Machine, ends, outside

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from borgish.borglet.runtimes.metadata import ADDRESSES
+from borgish.borglet.runtimes.process.metadata import ADDRESSES
 from borgish.vocabulary import HELD
 from tests.cells import ROOT
 from tests.integration.runtimes.machine import PYTHON, end_all
@@ -37,8 +37,8 @@ PLAY = """
 import asyncio, json, os, socket, subprocess, sys
 from pathlib import Path
 from types import SimpleNamespace
-from borgish.borglet.runtimes import metadata
-from borgish.borglet.runtimes.process import ProcessRuntime
+from borgish.borglet.runtimes.process import metadata
+from borgish.borglet.runtimes.process.runtime import ProcessRuntime
 from borgish.vocabulary import Runtime
 from borgish.wire.link import LogWanted
 from tests.contract.runtime.suite import Watched, attempt_spec, text

@@ -11,9 +11,9 @@ import msgspec
 import pytest
 
 from borgish.borglet.runtimes.base import StartFailed
-from borgish.borglet.runtimes.confinement import ConfineRules
-from borgish.borglet.runtimes.process import ProcessRuntime
-from borgish.borglet.runtimes.uids import UidRules
+from borgish.borglet.runtimes.process.confinement import ConfineRules
+from borgish.borglet.runtimes.process.runtime import ProcessRuntime
+from borgish.borglet.runtimes.process.uids import UidRules
 from borgish.spec.job import Program
 from borgish.vocabulary import HELD, PROGRAM_MEASURES, Network, Runtime
 from borgish.wire.link import AttemptSpec, LogWanted

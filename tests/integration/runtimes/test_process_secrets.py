@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from borgish.borglet.runtimes.process import ProcessRuntime
+from borgish.borglet.runtimes.process.runtime import ProcessRuntime
 from borgish.borglet.runtimes.secrets import SecretFolders, memory_folder
 from borgish.vocabulary import Runtime
 from borgish.wire.link import Assignment, AttemptSpec, LogWanted, SecretValue

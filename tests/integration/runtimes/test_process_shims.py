@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from borgish.borglet.runtimes import shims, zygote
-from borgish.borglet.runtimes.shim import runs
+from borgish.borglet.runtimes.process import shims, zygote
+from borgish.borglet.runtimes.process.shim import runs
 from borgish.wire.link import Exit
 from tests.contract.runtime.suite import Watched
 from tests.integration.runtimes.machine import Machine, lives, wait_until

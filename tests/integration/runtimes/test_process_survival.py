@@ -6,8 +6,8 @@ import signal
 
 import msgspec
 
+from borgish.borglet.runtimes.process.shim.basics import replace_json, start_ticks
 from borgish.borglet.runtimes.processes import kill_run, signal_run
-from borgish.borglet.runtimes.shim.basics import replace_json, start_ticks
 from tests.integration.runtimes.machine import (
     Machine,
     bystander,

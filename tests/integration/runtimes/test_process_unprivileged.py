@@ -23,9 +23,9 @@ PLAY = """
 import asyncio, json, os, socket, sys
 from pathlib import Path
 import encodings.idna, multiprocessing.util, subprocess, concurrent.futures.thread
-from borgish.borglet.runtimes.confinement import ConfineRules
-from borgish.borglet.runtimes.process import ProcessRuntime
-from borgish.borglet.runtimes.zygote import zygote_text
+from borgish.borglet.runtimes.process.confinement import ConfineRules
+from borgish.borglet.runtimes.process.runtime import ProcessRuntime
+from borgish.borglet.runtimes.process.zygote import zygote_text
 from borgish.errors import Unreachable
 from borgish.vocabulary import Runtime
 from borgish.wire.link import LogWanted, Terminal

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 
-from borgish.borglet.attempt import Attempt
-from borgish.borglet.entry import from_entry, to_entry
+from borgish.borglet.attempts.attempt import Attempt
+from borgish.borglet.attempts.entry import from_entry, to_entry
+from borgish.borglet.attempts.transitions import Purpose
 from borgish.borglet.runtimes.base import RunState
-from borgish.borglet.transitions import Purpose
 from borgish.clock import Now
 from borgish.resources import Resources
 from borgish.spec.job import ExitCodes, ExitRule, Health, Restart, Stop

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from borgish.borglet.actions import Action, Kill, Probe, Signal, Start
-from borgish.borglet.attempt import Attempt
+from borgish.borglet.attempts.attempt import Attempt
 from borgish.clock import Now
 from tests.matrix.borglet.attempts import INPUTS, STATES
 

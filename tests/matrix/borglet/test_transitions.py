@@ -8,12 +8,12 @@ import msgspec
 import pytest
 
 from borgish.borglet.actions import Action, Kill, Probe, Signal, Start
-from borgish.borglet.attempt import EFFECTS, Attempt, Cause
+from borgish.borglet.attempts.attempt import EFFECTS, Attempt, Cause
+from borgish.borglet.attempts.entry import to_entry
+from borgish.borglet.attempts.failures import Backoff, first_probe
+from borgish.borglet.attempts.transitions import LIVE, TABLE, Do, Event, Purpose, Stage, diagram
 from borgish.borglet.core import BorgletCore
-from borgish.borglet.entry import to_entry
-from borgish.borglet.failures import Backoff, first_probe
 from borgish.borglet.runtimes.base import RunState
-from borgish.borglet.transitions import LIVE, TABLE, Do, Event, Purpose, Stage, diagram
 from borgish.clock import Now
 from borgish.resources import Resources
 from borgish.spec.job import Health, Restart, Stop

@@ -12,10 +12,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from borgish.borglet.actions import Action, Forget, Kill, Probe, Signal, Start
+from borgish.borglet.attempts.entry import Entry, Head
+from borgish.borglet.attempts.transitions import Stage
 from borgish.borglet.core import Actions, BorgletCore
-from borgish.borglet.entry import Entry, Head
 from borgish.borglet.runtimes.base import RunState
-from borgish.borglet.transitions import Stage
 from borgish.clock import Now
 from borgish.errors import Conflict
 from borgish.resources import Resources

@@ -7,9 +7,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from borgish.errors import Invalid
-from borgish.spec.documents import Documents, Source, check_documents, read_documents
-from borgish.spec.mistakes import lines_of, show_mistakes
-from borgish.spec.read import read_job
+from borgish.spec.file.documents import Documents, Source, check_documents, read_documents
+from borgish.spec.file.mistakes import lines_of, show_mistakes
+from borgish.spec.file.read import read_job
 
 PARTS = st.sampled_from(
     [

@@ -10,10 +10,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from borgish.errors import Invalid
-from borgish.spec import document, fields
+from borgish.spec.file import document, fields
+from borgish.spec.file.mistakes import show_mistakes
+from borgish.spec.file.read import read_job
 from borgish.spec.job import JobSpec
-from borgish.spec.mistakes import show_mistakes
-from borgish.spec.read import read_job
 from tests.profiles import examples
 
 SOON_SECONDS = 0.2

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from borgish.resources import Resources
 from borgish.spec.constraints import OPERATORS, matches, parse_constraint
 from borgish.spec.diff import differences
+from borgish.spec.file.read import read_job
+from borgish.spec.file.values import SIGNALS
 from borgish.spec.job import Constraint, Health, JobSpec, Override, Restart, Stop
-from borgish.spec.read import read_job
 from borgish.spec.substitute import VARIABLES, render
-from borgish.spec.values import SIGNALS
 from borgish.vocabulary import NAME_PATTERN, Appclass, RestartPolicy, Runtime
 
 NAMES = st.from_regex(NAME_PATTERN, fullmatch=True)

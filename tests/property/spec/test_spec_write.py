@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 
 from borgish.bands import Bands
 from borgish.resources import Resources
+from borgish.spec.file.read import read_job
+from borgish.spec.file.write import write_job
 from borgish.spec.job import (
     Affinity,
     Disruption,
@@ -18,9 +20,7 @@ from borgish.spec.job import (
     Spread,
     Toleration,
 )
-from borgish.spec.read import read_job
 from borgish.spec.shares import Rate, Share
-from borgish.spec.write import write_job
 from borgish.vocabulary import TAINT_KEY_PATTERN, JobKind, Recheck
 from tests.property.spec.test_spec_round_trip import (
     COMMANDS,

@@ -38,15 +38,15 @@ from borgish.errors import BorgishError
 from borgish.master.core import Core
 from borgish.master.reading import refusal_view
 from borgish.resources import Resources
-from borgish.sim.checkers import settled_problems
-from borgish.sim.disruptions import disruption_problems
+from borgish.sim.checkers.disruptions import disruption_problems
+from borgish.sim.checkers.safety import settled_problems
 from borgish.sim.faults import NO_FAULTS
 from borgish.sim.loop import WALL_AT_START
 from borgish.sim.machines import FACTS, GIB
 from borgish.sim.masters import MasterHost
 from borgish.sim.world import World
+from borgish.spec.file.read import read_job
 from borgish.spec.job import JobSpec
-from borgish.spec.read import read_job
 from borgish.store.replay import cell_at
 from borgish.vocabulary import Runtime, split_task_name
 from borgish.wire.api import Accepted, JobDetail, RefusalView

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from borgish.cell.events import Entry, JobChanged, RolloutBegan, RolloutWentOn
-from borgish.sim.checkers import Checker
+from borgish.sim.checkers.safety import Checker
 from borgish.sim.masters import MasterHost
 from borgish.sim.store import SimStore
 from borgish.store.base import Records

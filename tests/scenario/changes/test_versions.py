@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from borgish.cell.model import VERSIONS_KEPT
-from borgish.spec.read import read_job
+from borgish.spec.file.read import read_job
 from borgish.wire.api import Accepted, IndexesRequest, ScaleRequest, VersionDetail, VersionList
 from tests.scenario.quota.real import CoreApi
 

@@ -18,7 +18,7 @@ from borgish.master.step import CommandRequest, Input, PollsAnswered, Step
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.resources import Resources
 from borgish.sim.faux.copied import whole_report
-from borgish.spec.read import read_job
+from borgish.spec.file.read import read_job
 from borgish.store.base import CheckpointInfo, Store, records_of
 from borgish.store.codec import compress, encode_snapshot
 from borgish.store.memory import MemoryStore

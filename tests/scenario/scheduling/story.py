@@ -27,7 +27,7 @@ from borgish.master.core import Core
 from borgish.master.step import CommandRequest, Input, PollsAnswered, Step
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.resources import DEVICE_MILLIS, Resources
-from borgish.spec.read import read_job
+from borgish.spec.file.read import read_job
 from borgish.vocabulary import Ending, Phase, Runtime, State, task_name
 from borgish.wire.api import Accepted
 from tests.anew import decided_anew_of

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from borgish.borglet.actions import Forget, Kill, Probe, Signal, Start
-from borgish.borglet.attempt import Attempt
+from borgish.borglet.attempts.attempt import Attempt
 from borgish.borglet.core import BorgletCore
 from borgish.borglet.runtimes.base import RunState
 from borgish.spec.job import Health, Restart

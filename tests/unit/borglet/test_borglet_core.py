@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from borgish.borglet.actions import Forget, Kill, Probe, Signal, Start
+from borgish.borglet.attempts.entry import Entry, Head
 from borgish.borglet.core import Actions, BorgletCore
-from borgish.borglet.entry import Entry, Head
 from borgish.borglet.runtimes.base import RunState
 from borgish.clock import Now
 from borgish.errors import Conflict

@@ -5,10 +5,10 @@ import msgspec
 import pytest
 
 from borgish.borglet.actions import Signal
-from borgish.borglet.attempt import KILL_AGAIN_SECONDS, Attempt
-from borgish.borglet.entry import Entry, from_entry, to_entry
-from borgish.borglet.failures import Backoff, first_probe
-from borgish.borglet.transitions import Purpose, Stage
+from borgish.borglet.attempts.attempt import KILL_AGAIN_SECONDS, Attempt
+from borgish.borglet.attempts.entry import Entry, from_entry, to_entry
+from borgish.borglet.attempts.failures import Backoff, first_probe
+from borgish.borglet.attempts.transitions import Purpose, Stage
 from borgish.clock import Now
 from borgish.resources import Resources
 from borgish.spec.job import Health, Restart, Stop

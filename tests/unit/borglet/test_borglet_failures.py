@@ -2,8 +2,8 @@
 
 import pytest
 
-from borgish.borglet import messages
-from borgish.borglet.failures import DELAY_SECONDS_MAX, FIRST_PROBE_SECONDS, Backoff, first_probe
+from borgish.borglet.attempts import messages
+from borgish.borglet.attempts.failures import DELAY_SECONDS_MAX, FIRST_PROBE_SECONDS, Backoff, first_probe
 from borgish.clock import Now
 from borgish.spec.job import Health, Restart
 from borgish.vocabulary import RestartPolicy

@@ -11,8 +11,8 @@ import pytest
 from borgish.borglet import health, server
 from borgish.borglet.actions import Probe
 from borgish.borglet.agent import Agent, Caller
+from borgish.borglet.attempts.entry import Head
 from borgish.borglet.core import BorgletCore
-from borgish.borglet.entry import Head
 from borgish.borglet.runtimes.base import TaskRuntime
 from borgish.borglet.server import POLL_BYTES_MAX, BorgletApp
 from borgish.borglet.state_folder import membership_in

@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from borgish.borglet.actions import Action, Renew, Start
+from borgish.borglet.attempts.entry import Head, from_entry, to_entry
 from borgish.borglet.core import BorgletCore
-from borgish.borglet.entry import Head, from_entry, to_entry
 from borgish.borglet.runtimes.base import RunState
 from borgish.clock import Now
 from borgish.spec.job import Program, Restart

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from borgish.borglet import ledger as module
-from borgish.borglet.entry import Entry, Head
+from borgish.borglet.attempts.entry import Entry, Head
+from borgish.borglet.attempts.transitions import Stage
 from borgish.borglet.ledger import FILE_NAME, Ledger
-from borgish.borglet.transitions import Stage
 from borgish.errors import UnsafeConfiguration
 from borgish.resources import Resources
 from borgish.spec.job import Restart, Stop

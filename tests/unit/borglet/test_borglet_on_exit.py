@@ -2,7 +2,7 @@
 
 import pytest
 
-from borgish.borglet.failures import what_follows
+from borgish.borglet.attempts.failures import what_follows
 from borgish.spec.job import ExitCodes, ExitRule, Program, Restart
 from borgish.vocabulary import Ending, OnExit, RestartPolicy
 from borgish.wire.link import Exit

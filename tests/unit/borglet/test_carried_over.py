@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from borgish.borglet.invited import carry_over
+from borgish.borglet.joining.invited import carry_over
 from borgish.borglet.settings import read
 from borgish.configuration import without_table
 from borgish.errors import UnsafeConfiguration

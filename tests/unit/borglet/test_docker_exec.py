@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from borgish.borglet.runtimes import docker_engine
-from borgish.borglet.runtimes.docker_engine import TIMED_OUT_CODE, Engine, run_beside
+from borgish.borglet.runtimes.docker import engine as docker_engine
+from borgish.borglet.runtimes.docker.engine import TIMED_OUT_CODE, Engine, run_beside
 from borgish.errors import Unreachable
 
 ANYWHERE = "/"  # stands for a container's name: it is in the control group of each process

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from borgish.borglet.identity import Identity, identity_in
+from borgish.borglet.joining.identity import Identity, identity_in
 from borgish.borglet.settings import load
 from borgish.errors import Invalid, Unauthenticated, UnsafeConfiguration
 from borgish.tls.authority import Authority, describe, new_key

@@ -33,7 +33,7 @@ from borgish.cell.updates.rollback import RollbackTarget
 from borgish.errors import Conflict, NotFound, OverQuota, TooLarge
 from borgish.resources import Resources
 from borgish.spec.app import AppSpec, Document
-from borgish.spec.documents import Source, read_documents
+from borgish.spec.file.documents import Source, read_documents
 from borgish.spec.job import After, JobSpec, Restart
 from borgish.vocabulary import Appclass, Band, Ending, JobKind, Ownership, Phase, RestartPolicy, State, Until
 from tests.unit.cell.crons import cron

@@ -2,7 +2,7 @@
 
 import pytest
 
-from borgish.borglet.attempt import Attempt
+from borgish.borglet.attempts.attempt import Attempt
 from borgish.borglet.runtimes.base import RunState
 from borgish.cell.command import Command
 from borgish.cell.commands import (
@@ -15,9 +15,9 @@ from borgish.cell.commands import (
     SetMachineDown,
 )
 from borgish.link.conversation import attempt_spec, seen_attempt
+from borgish.spec.file.read import read_job
+from borgish.spec.file.write import write_job
 from borgish.spec.job import WITHIN_SECONDS_MAX, JobSpec, Restart
-from borgish.spec.read import read_job
-from borgish.spec.write import write_job
 from borgish.vocabulary import Ending, Eviction, RestartPolicy
 from borgish.wire.link import AttemptSpec, Exit
 from tests.unit.cell.test_decide import NOW, Desk, machine, spec

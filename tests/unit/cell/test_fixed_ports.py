@@ -8,8 +8,8 @@ from borgish.cell.commands import (
     SubmitJob,
 )
 from borgish.link.conversation import attempt_spec
+from borgish.spec.file.read import read_job
 from borgish.spec.job import Health
-from borgish.spec.read import read_job
 from borgish.vocabulary import Phase, State
 from tests.unit.cell.test_decide import NOW, Desk
 

@@ -8,7 +8,7 @@ import pytest
 from borgish.cli import jsonnet
 from borgish.cli.sources import load
 from borgish.errors import Invalid, Mistake
-from borgish.spec.documents import read_documents
+from borgish.spec.file.documents import read_documents
 from tests.unit.cli.conftest import Run
 
 Out = pytest.CaptureFixture[str]

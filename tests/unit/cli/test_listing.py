@@ -16,7 +16,7 @@ from borgish.cli.commands.task import folded
 from borgish.cli.doctor.diagnosis import Finding
 from borgish.cli.forms import Template, fields_of
 from borgish.errors import Invalid
-from borgish.spec.read import read_job
+from borgish.spec.file.read import read_job
 from borgish.text import safe_lines
 from borgish.vocabulary import Outcome, State
 from borgish.wire.api import (

@@ -7,10 +7,10 @@ from typing import Any, cast
 
 import pytest
 
-from borgish.borglet.runtimes import commands
 from borgish.borglet.runtimes.base import Write
-from borgish.borglet.runtimes.commands import TIMED_OUT, run_beside
-from borgish.borglet.runtimes.zygote import Answer, Zygote
+from borgish.borglet.runtimes.process import commands
+from borgish.borglet.runtimes.process.commands import TIMED_OUT, run_beside
+from borgish.borglet.runtimes.process.zygote import Answer, Zygote
 from borgish.errors import Unreachable
 
 NOBODY = {"pid": 0, "ticks": 0}

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from docker.errors import APIError
 
-from borgish.borglet.runtimes import docker_host
 from borgish.borglet.runtimes.base import HELD
 from borgish.borglet.runtimes.disk import WATCHED
-from borgish.borglet.runtimes.docker_host import Host, Rules, limits_disk, look_at_host
+from borgish.borglet.runtimes.docker import host as docker_host
+from borgish.borglet.runtimes.docker.host import Host, Rules, limits_disk, look_at_host
 from borgish.errors import Unreachable
 
 INFO = {

@@ -5,8 +5,8 @@ from typing import Any, cast
 import pytest
 from docker.errors import NotFound
 
-from borgish.borglet.runtimes.docker import IMAGES_MAX, Images
-from borgish.borglet.runtimes.docker_engine import Engine
+from borgish.borglet.runtimes.docker.engine import Engine
+from borgish.borglet.runtimes.docker.runtime import IMAGES_MAX, Images
 from borgish.clock import Now
 
 

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from borgish.borglet.runtimes.docker_container import Container, Owner
-from borgish.borglet.runtimes.docker_engine import Engine, Listed
-from borgish.borglet.runtimes.docker_inventory import AT_ONCE, Gone, KeptContainers, gone_name
+from borgish.borglet.runtimes.docker.container import Container, Owner
+from borgish.borglet.runtimes.docker.engine import Engine, Listed
+from borgish.borglet.runtimes.docker.inventory import AT_ONCE, Gone, KeptContainers, gone_name
 from borgish.borglet.runtimes.leftovers import Retention
 from borgish.clock import Now
 

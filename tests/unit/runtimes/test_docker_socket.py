@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from borgish.borglet.runtimes.docker_socket import SOCKET, expect_socket, socket_path
+from borgish.borglet.runtimes.docker.socket import SOCKET, expect_socket, socket_path
 from borgish.errors import Unreachable
 
 LOOK = """

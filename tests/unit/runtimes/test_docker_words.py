@@ -5,10 +5,10 @@ import pytest
 from docker.errors import APIError
 from requests import Response
 
-from borgish.borglet.messages import exit_text
-from borgish.borglet.runtimes import docker_container as containers
-from borgish.borglet.runtimes.docker_container import Owner, Place
-from borgish.borglet.runtimes.docker_start import why_not
+from borgish.borglet.attempts.messages import exit_text
+from borgish.borglet.runtimes.docker import container as containers
+from borgish.borglet.runtimes.docker.container import Owner, Place
+from borgish.borglet.runtimes.docker.start import why_not
 from borgish.resources import Resources
 from borgish.spec.job import Restart, Stop
 from borgish.vocabulary import Runtime

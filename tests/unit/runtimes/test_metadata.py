@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from borgish.borglet.runtimes import metadata
-from borgish.borglet.runtimes.metadata import close_metadata, nft_text
-from borgish.borglet.runtimes.uids import UidRules
+from borgish.borglet.runtimes.process import metadata
+from borgish.borglet.runtimes.process.metadata import close_metadata, nft_text
+from borgish.borglet.runtimes.process.uids import UidRules
 from borgish.vocabulary import HELD
 
 RULES = UidRules(low=2000, high=2009, users={"bob": (1500, 1500)})

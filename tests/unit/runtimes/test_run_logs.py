@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from borgish.borglet.runtimes.folders import LogReader
-from borgish.borglet.runtimes.shim import output
-from borgish.borglet.runtimes.shim.output import MARK_SECONDS, Log, begin_files
+from borgish.borglet.runtimes.process.shim import output
+from borgish.borglet.runtimes.process.shim.output import MARK_SECONDS, Log, begin_files
 from tests.profiles import examples
 
 

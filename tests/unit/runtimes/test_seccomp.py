@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from borgish.borglet.runtimes.seccomp import NEWEST, REFUSED, syscall_filter
+from borgish.borglet.runtimes.process.seccomp import NEWEST, REFUSED, syscall_filter
 
 X86, ARM, I386 = 0xC000003E, 0xC00000B7, 0x40000003
 ALLOWED, REFUSES, UNKNOWN = 0x7FFF0000, 0x00050001, 0x00050026

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from borgish.borglet.runtimes.commands import Stdin
+from borgish.borglet.runtimes.process.commands import Stdin
 from borgish.errors import Conflict
 from borgish.wire.link import StdinReply
 

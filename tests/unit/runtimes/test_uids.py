@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from borgish.borglet.runtimes.base import StartFailed
-from borgish.borglet.runtimes.uids import UidRules, Uids
+from borgish.borglet.runtimes.process.uids import UidRules, Uids
 
 FEW = UidRules(low=1_700_000_000, high=1_700_000_002)
 

@@ -18,8 +18,8 @@ from borgish.cell.model import Cell
 from borgish.sim.faux.copied import Copy, copy_cell
 from borgish.sim.faux.loss import lose_machines, machines_with
 from borgish.sim.world import World
+from borgish.spec.file.read import read_job
 from borgish.spec.job import After
-from borgish.spec.read import read_job
 from borgish.store.replay import cell_at
 from borgish.vocabulary import TaintEffect, Until
 from tests.contract.store.samples import body_of

@@ -11,10 +11,10 @@ from borgish.errors import Conflict
 from borgish.resources import Resources
 from borgish.scheduler.policies import POLICIES
 from borgish.sim import fauxmaster
-from borgish.sim.arrive import arrive
-from borgish.sim.compact import Work, compact, packed_tightly, percentile, with_soft_constraints
-from borgish.sim.pack_command import show_compacted
-from borgish.sim.packing import Arrival, PackedCell, Times, machine_of, specs_of
+from borgish.sim.pack.arrive import arrive
+from borgish.sim.pack.command import show_compacted
+from borgish.sim.pack.compact import Work, compact, packed_tightly, percentile, with_soft_constraints
+from borgish.sim.pack.packing import Arrival, PackedCell, Times, machine_of, specs_of
 from borgish.spec.job import Constraint, Preference
 
 GIB = 1024**3

@@ -6,7 +6,7 @@ import pytest
 
 from borgish.errors import Conflict, Invalid, NotFound, Refused, TooLarge
 from borgish.resources import Resources
-from borgish.sim.pack_files import MIB, new_placements, read_machines, read_tasks
+from borgish.sim.pack.files import MIB, new_placements, read_machines, read_tasks
 from borgish.spec.job import Constraint
 
 MACHINES = "name,cpu_millis,ram_mib,devices,device_model"
@@ -108,7 +108,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
 
 
 def test_a_file_that_never_ends_is_refused_before_memory_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("borgish.sim.pack_files.FILE_BYTES_MAX", 2**20)
+    monkeypatch.setattr("borgish.sim.pack.files.FILE_BYTES_MAX", 2**20)
     with pytest.raises(TooLarge, match="/dev/zero has more than 1MiB"):
         read_tasks(Path("/dev/zero"))
 
@@ -131,7 +131,7 @@ def test_tasks_that_are_alike_are_one_object(tmp_path: Path) -> None:
 
 
 def test_how_far_reading_has_come_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("borgish.sim.pack_files.NOTED_ROWS", 2)
+    monkeypatch.setattr("borgish.sim.pack.files.NOTED_ROWS", 2)
     told: list[str] = []
     file = written(tmp_path, TASKS, *(f"j{n},0,ann,0,500,256,,," for n in range(5)))
     read_tasks(file, told.append)

@@ -1,7 +1,7 @@
 """The judge of what the journal records sees what no pass of the scheduler may do."""
 
 from borgish.cell.events import AnyEvent, Entry, TasksEvicted
-from borgish.sim.policy import PREEMPTED_MIN, Record
+from borgish.sim.checkers.policy import PREEMPTED_MIN, Record
 from borgish.vocabulary import Eviction
 
 

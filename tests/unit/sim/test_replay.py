@@ -40,7 +40,7 @@ from borgish.cell.recorded import PASSES, record
 from borgish.resources import Resources
 from borgish.sim.faux.replay import LOST, NOT_RECORDED, UNKNOWN, Replayed
 from borgish.sim.world import World
-from borgish.spec.read import read_job
+from borgish.spec.file.read import read_job
 from borgish.store.memory import MemoryStore
 from borgish.vocabulary import Band, Ending, TaintEffect
 from tests.anew import decided_anew_of, recorded_and_compared

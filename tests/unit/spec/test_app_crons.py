@@ -5,7 +5,7 @@ import yaml
 
 from borgish.errors import Invalid
 from borgish.spec.cron import CronSpec, file_schema, read_cron, write_cron
-from borgish.spec.documents import Source, read_documents
+from borgish.spec.file.documents import Source, read_documents
 from borgish.vocabulary import Missed, Overlap
 from tests.unit.spec.test_spec_schema import fits
 

@@ -3,9 +3,9 @@
 import pytest
 
 from borgish.errors import Invalid
+from borgish.spec.file.read import read_job
 from borgish.spec.job import Container, JobSpec, Mount
 from borgish.spec.privileges import privileges_of
-from borgish.spec.read import read_job
 
 JOB = "name: web\nimage: busybox:1\ncontainer: "
 

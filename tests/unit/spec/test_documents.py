@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from borgish.errors import Invalid, Mistake
-from borgish.spec import documents as reading
 from borgish.spec.app import AppSpec
-from borgish.spec.documents import Documents, Source, check_documents, read_documents
-from borgish.spec.mistakes import MISTAKES_MAX, show_mistakes
-from borgish.spec.read import read_job
+from borgish.spec.file import documents as reading
+from borgish.spec.file.documents import Documents, Source, check_documents, read_documents
+from borgish.spec.file.mistakes import MISTAKES_MAX, show_mistakes
+from borgish.spec.file.read import read_job
 
 APP = "kind: app\nname: shop\nlabels: {app: shop, tier: any}\n"
 WEB = "name: web\ntasks: 3\nrun: [serve]\nlabels: {tier: front}\nenv: {A: b}\n"

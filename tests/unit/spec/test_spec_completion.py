@@ -3,10 +3,10 @@
 import pytest
 
 from borgish.errors import Invalid
+from borgish.spec.file.read import read_job
+from borgish.spec.file.write import write_job
 from borgish.spec.job import ExitCodes, ExitRule
-from borgish.spec.read import read_job
 from borgish.spec.shares import Share
-from borgish.spec.write import write_job
 from borgish.vocabulary import OnExit
 
 ONCE = "name: sweep\nrun: [sweep]\nrestart: {policy: on_failure}\n"

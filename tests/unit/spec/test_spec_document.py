@@ -6,10 +6,10 @@ import pytest
 import yaml
 
 from borgish.errors import Invalid
-from borgish.spec import document
-from borgish.spec.document import Broken, Mapping, Node, Scalar, Sequence, parse_all
-from borgish.spec.kinds import is_null
-from borgish.spec.mistakes import Mistakes
+from borgish.spec.file import document
+from borgish.spec.file.document import Broken, Mapping, Node, Scalar, Sequence, parse_all
+from borgish.spec.file.kinds import is_null
+from borgish.spec.file.mistakes import Mistakes
 
 
 @pytest.fixture(params=["CSafeLoader", "SafeLoader"], autouse=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from borgish.bands import DEFAULT_BANDS
-from borgish.borglet.failures import what_follows
+from borgish.borglet.attempts.failures import what_follows
 from borgish.spec.cron import CronSpec, read_job_or_cron
 from borgish.spec.job import After, JobSpec, Update
 from borgish.spec.shares import Share

@@ -4,8 +4,8 @@ import pytest
 
 from borgish.errors import Invalid, Mistake
 from borgish.spec.cron import read_cron
+from borgish.spec.file.read import read_job
 from borgish.spec.job import Container, Mount
-from borgish.spec.read import read_job
 
 DEPLOYMENT = """
 apiVersion: apps/v1

@@ -3,7 +3,15 @@
 import pytest
 
 from borgish.errors import Invalid, Mistake
-from borgish.spec.mistakes import MISTAKES_MAX, Mistakes, caret_offset, cut_line, quote, safe, show_mistakes
+from borgish.spec.file.mistakes import (
+    MISTAKES_MAX,
+    Mistakes,
+    caret_offset,
+    cut_line,
+    quote,
+    safe,
+    show_mistakes,
+)
 
 
 def test_a_mistake_is_shown_like_a_compiler_does() -> None:

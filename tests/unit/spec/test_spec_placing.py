@@ -3,8 +3,8 @@
 import pytest
 
 from borgish.errors import Invalid
+from borgish.spec.file.read import read_job
 from borgish.spec.job import Affinity, Constraint, Preference, Program, Spread, Toleration
-from borgish.spec.read import read_job
 from borgish.vocabulary import JobKind, Recheck
 
 SMALL = "name: web\nrun: [serve]\n"

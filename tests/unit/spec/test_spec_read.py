@@ -7,8 +7,8 @@ import pytest
 from borgish.bands import Bands
 from borgish.errors import Invalid, Mistake
 from borgish.resources import Resources
+from borgish.spec.file.read import read_job
 from borgish.spec.job import Constraint, Health, JobSpec, Override, Restart, Stop
-from borgish.spec.read import read_job
 from borgish.vocabulary import Appclass, Band, RestartPolicy, Runtime
 
 BANDS = Bands(monitoring=360, production=120, batch=110, highest=450, names={"prod": Band.PRODUCTION})

@@ -10,10 +10,10 @@ import yaml
 
 from borgish.bands import Bands
 from borgish.errors import Invalid
-from borgish.spec import fields
 from borgish.spec.cron import file_schema
-from borgish.spec.fields import document_schema, job_schema
-from borgish.spec.read import read_job
+from borgish.spec.file import fields
+from borgish.spec.file.fields import document_schema, job_schema
+from borgish.spec.file.read import read_job
 from borgish.vocabulary import Band
 
 JOBS = Path(__file__).parents[3] / "configs" / "jobs"

@@ -2,8 +2,8 @@
 
 import pytest
 
-from borgish.spec.mistakes import resource_typos, standard_resource
-from borgish.spec.read import read_job
+from borgish.spec.file.mistakes import resource_typos, standard_resource
+from borgish.spec.file.read import read_job
 
 
 @pytest.mark.parametrize(

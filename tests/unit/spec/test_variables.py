@@ -3,10 +3,10 @@
 import pytest
 
 from borgish.errors import Invalid, Mistake
-from borgish.spec import variables
-from borgish.spec.documents import Source, read_documents
+from borgish.spec.file import variables
+from borgish.spec.file.documents import Source, read_documents
+from borgish.spec.file.read import read_job
 from borgish.spec.job import JobSpec
-from borgish.spec.read import read_job
 from borgish.vocabulary import VariableType
 
 

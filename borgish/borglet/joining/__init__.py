@@ -1,0 +1,1 @@
+"""How a machine comes into a cell, and proves later that it is the same."""

@@ -1,0 +1,1 @@
+"""The runtime that runs tasks in containers of a Docker engine."""

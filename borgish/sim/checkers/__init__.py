@@ -1,0 +1,1 @@
+"""What judges a simulated cell: safety all the while, policy, liveness, and what is right at rest."""

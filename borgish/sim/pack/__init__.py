@@ -1,0 +1,1 @@
+"""``fauxmaster pack``: how full a cell can be packed, how small it can be, and what fits as tasks arrive."""
