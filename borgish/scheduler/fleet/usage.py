@@ -67,6 +67,10 @@ class Kinds:
             self.count += 1
         return self.named[name]
 
+    def of_resources(self) -> list[int]:
+        """Return the numbers of the named resources, in the order of their names; devices are none."""
+        return [self.named[name] for name in sorted(self.named) if not name.startswith(DEVICE_PREFIX)]
+
     def add(self, amounts: Amounts, needs: Resources, times: int = 1) -> None:
         """Add what a task needs to amounts by kind, or with -1 take it away; ports are not in it."""
         amounts[CPU] = amounts.get(CPU, 0) + times * needs.cpu_millis

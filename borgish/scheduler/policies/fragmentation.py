@@ -14,12 +14,12 @@ cannot be used by the shape:
 - ``stranded``: all but what as many tasks of the shape would use as fit together. A machine with eight
   free devices and cpu for one such task strands seven.
 
-``Hybrid``, the default, strands as little as possible, of devices where there are any, else of cpu and ram.
+``Hybrid``, the default, strands as little as possible, of devices where there are any, else of the rest.
 What is stranded is what is free and of no use, since something else on its machine is short (section
 3.2 of the Borg paper, which gives no formula): eight free devices with cpu for one task are one device. Of
 devices it is mixed with the published measure of fragments, three to seven. Without devices, it is what is
-left of cpu or ram beyond the proportion in which the tasks ask for them (``Balance``), a formula cheap enough
-for every placement.
+left of cpu, ram, disk or a named resource beyond the proportion in which the tasks ask for them, a formula
+cheap enough for every placement (``Balance``).
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ import numpy as np
 from borgish.resources import DEVICE_MILLIS
 from borgish.scheduler.arrays import BoolArray, FloatArray, IntArray, Rows
 from borgish.scheduler.feasibility import suitable
-from borgish.scheduler.fleet import CPU, RAM, Fleet
+from borgish.scheduler.fleet import CPU, DISK, RAM, Fleet
 from borgish.scheduler.policies.policy import Balance, BestFit, Demand, Policy, Shape, has_devices
 from borgish.scheduler.task_class import TaskClass
 
@@ -42,17 +42,21 @@ LEAST = 1e-9  # in place of a need of nothing, which is no limit
 
 
 class States(NamedTuple):
-    """What is free on machines: one state a column, of the machine in ``rows``."""
+    """What is free on machines: one state a column, of the machine in ``rows``.
+
+    ``others`` is [resource, state], of those resources that ``TypicalShapes.others`` names.
+    """
 
     cpu: FloatArray
     ram: FloatArray
+    others: FloatArray
     free: FloatArray  # by device, in thousandths; 0 where there is no such device
     rows: IntArray
 
     def part(self, start: int, stop: int) -> "States":
         """Return some of them."""
         few = slice(start, stop)
-        return States(self.cpu[few], self.ram[few], self.free[:, few], self.rows[few])
+        return States(self.cpu[few], self.ram[few], self.others[:, few], self.free[:, few], self.rows[few])
 
 
 class Fits(NamedTuple):
@@ -68,15 +72,21 @@ class TypicalShapes:
     """The most frequent shapes, as arrays, for one kind of device. ``weight`` is a shape's share of tasks.
 
     ``rest`` is the share of shapes that need no such device: to them all that is free of it is of no use.
+    ``others`` are the resources, by number, that count besides cpu and ram where any shape needs them.
     """
 
-    def __init__(self, shapes: Sequence[Shape], device: str, *, with_ram: bool) -> None:
+    def __init__(
+        self, shapes: Sequence[Shape], device: str, *, with_ram: bool, others: Sequence[int] = ()
+    ) -> None:
         users = [shape for shape in shapes if device in dict(shape.kind.devices)]
         everything = sum(shape.tasks for shape in shapes) or 1
         self.weight: FloatArray = np.array([shape.tasks / everything for shape in users])
         self.rest = 1.0 - float(self.weight.sum())
         self.cpu: FloatArray = _column([max(shape.kind.cpu, LEAST) for shape in users])
         self.ram: FloatArray = _column([max(shape.kind.ram if with_ram else 0.0, LEAST) for shape in users])
+        needs = [dict(shape.kind.needs) for shape in users]
+        self.others = [number for number in others if any(number in each for each in needs)]
+        self._other_needs = [_column([each.get(number, 0.0) for each in needs]) for number in self.others]
         needed = [dict(shape.kind.devices)[device] for shape in users]
         self.millis: FloatArray = np.array(needed, dtype=np.float64)
         self.wholes: FloatArray = _column([max(1, millis // DEVICE_MILLIS) for millis in needed])
@@ -108,6 +118,8 @@ class TypicalShapes:
         per_level = np.floor(free / self._levels).sum(axis=1)
         copies = np.floor(per_level[self._level] / self.wholes)
         can = (copies >= 1.0) & (states.cpu >= self.cpu) & (states.ram >= self.ram)
+        for there, needed in zip(states.others, self._other_needs, strict=True):
+            can &= there >= needed
         can &= self._may(fleet)[self._wanted][:, states.rows]
         return Fits(can, small, copies, states.free.sum(axis=0))
 
@@ -119,9 +131,12 @@ class TypicalShapes:
     def stranded(self, fits: Fits, states: States) -> FloatArray:
         """Return what as many tasks as fit together would leave: [state], in thousandths of a device.
 
-        Cpu and ram are not rounded down to whole tasks: what one shape leaves of them others use.
+        Cpu, ram and the like are not rounded down to whole tasks: what one shape leaves of them others use.
         """
         together = np.minimum(np.minimum(states.cpu / self.cpu, states.ram / self.ram), fits.copies)
+        for there, needed in zip(states.others, self._other_needs, strict=True):
+            enough = np.where(needed > 0, there / np.maximum(needed, LEAST), np.inf)
+            together = np.minimum(together, enough)
         used: FloatArray = (self.weight * self.millis) @ np.where(fits.can, together, 0.0)
         return fits.total - used
 
@@ -173,6 +188,7 @@ class Fgd(Policy):
 
     steps = 100
     with_ram = False
+    with_others = False  # disk and named resources
     plain: type[Policy] = BestFit
     """What packs machines without devices."""
 
@@ -190,7 +206,13 @@ class Fgd(Policy):
             self._learned_size = demand.size()
             shapes = most_frequent(demand.shapes() if self.with_ram else without_ram(demand.shapes()))
             self._typical = {
-                device: TypicalShapes(shapes, device, with_ram=self.with_ram) for device in fleet.devices
+                device: TypicalShapes(
+                    shapes,
+                    device,
+                    with_ram=self.with_ram,
+                    others=(DISK, *fleet.kinds.of_resources()) if self.with_others else (),
+                )
+                for device in fleet.devices
             }
             self.version += 1
 
@@ -221,7 +243,8 @@ class Fgd(Policy):
         return super().cost(fleet, kind, row)
 
     def choose_device(self, fleet: Fleet, kind: TaskClass, row: int, device: str) -> int:
-        after, _, given = _after(_now(fleet, np.array([row]), device), kind, device, taken=True)
+        now = self._now(fleet, np.array([row]), device)
+        after, _, given = _after(now, kind, device)
         useless = self._useless(fleet, device, after)
         free = fleet.device(device).free[given, row]
         return int(given[np.lexsort((free, np.round(useless, 6)))[0]])
@@ -242,8 +265,10 @@ class Fgd(Policy):
         if len(rows) >= ALIKE_MIN:
             first, alike = self._alike(fleet, rows, device)
             rows = rows[first]
-        now = _now(fleet, rows, device)
-        after, place, _ = _after(now, kind, device)
+        now = self._now(fleet, rows, device)
+        needs = dict(kind.needs)
+        others = [needs.get(number, 0.0) for number in self._others(device)]
+        after, place, _ = _after(now, kind, device, (kind.cpu, kind.ram, *others))
         least = np.full(len(rows), np.inf)
         np.minimum.at(least, place, self._useless(fleet, device, after))
         before = self._useless(fleet, device, now)
@@ -255,12 +280,23 @@ class Fgd(Policy):
 
         Of a kind are machines that are free alike and right for the same shapes.
         """
-        now = _now(fleet, rows, device)
+        now = self._now(fleet, rows, device)
         groups = self._typical[device].groups(fleet)[rows] if device in self._typical else np.zeros(len(rows))
-        columns = np.vstack([now.cpu, now.ram, now.free, groups]).T
+        columns = np.vstack([now.cpu, now.ram, now.others, now.free, groups]).T
         bare = np.ascontiguousarray(columns).view(np.dtype((np.void, columns.shape[1] * columns.itemsize)))
         _, first, alike = np.unique(bare.ravel(), return_index=True, return_inverse=True)
         return first, alike
+
+    def _others(self, device: str) -> list[int]:
+        """Return the numbers of the resources that count besides cpu and ram where the device is."""
+        typical = self._typical.get(device)
+        return typical.others if typical else []
+
+    def _now(self, fleet: Fleet, rows: IntArray, device: str) -> States:
+        """Return what is free on machines, a state each."""
+        free = np.maximum(fleet.device(device).free[:, rows], 0.0)
+        others = fleet.free[self._others(device)][:, rows]
+        return States(fleet.free[CPU][rows], fleet.free[RAM][rows], others, free, rows)
 
     def _useless(self, fleet: Fleet, device: str, states: States) -> FloatArray:
         """Return what is useless in each state, some states at a time."""
@@ -280,12 +316,13 @@ class Fgd(Policy):
 class Hybrid(Fgd):
     """Strand as little as possible.
 
-    Of devices, in parts the published measure of fragments, with ram, and what is stranded when as many
-    tasks of a shape as fit are placed together. Of cpu and ram, ``Balance``.
+    Of devices, in parts the published measure of fragments, with all that tasks need, and what is stranded
+    when as many tasks of a shape as fit are placed together. Of the rest, ``Balance``.
     """
 
     steps = 50
     with_ram = True
+    with_others = True
     plain = Balance
 
     def _of(self, fleet: Fleet, typical: TypicalShapes, states: States) -> FloatArray:
@@ -294,17 +331,12 @@ class Hybrid(Fgd):
         return stranded + (typical.fragments(fits) - stranded) * FRAGMENTS
 
 
-def _now(fleet: Fleet, rows: IntArray, device: str) -> States:
-    free = np.maximum(fleet.device(device).free[:, rows], 0.0)
-    return States(fleet.free[CPU][rows], fleet.free[RAM][rows], free, rows)
-
-
 def _after(
-    now: States, kind: TaskClass, device: str, *, taken: bool = False
+    now: States, kind: TaskClass, device: str, taken: Sequence[float] = ()
 ) -> tuple[States, IntArray, IntArray]:
     """Return the states that the task may leave, which of the states now each follows, and what gave a part.
 
-    ``taken``: its cpu and ram are taken already.
+    ``taken`` is what it takes of cpu, ram and the others; nothing where it has done so already.
     """
     millis = dict(kind.devices).get(device, 0)
     place, given = _ways(now.free, millis)
@@ -314,8 +346,9 @@ def _after(
     elif millis:
         whole = free == DEVICE_MILLIS
         free[whole & (np.cumsum(whole, axis=0) <= millis // DEVICE_MILLIS)] = 0.0
-    cpu, ram = (0.0, 0.0) if taken else (kind.cpu, kind.ram)
-    return States(now.cpu[place] - cpu, now.ram[place] - ram, free, now.rows[place]), place, given
+    cpu, ram, *others = taken or (0.0,) * (2 + len(now.others))
+    left = now.others[:, place] - _column(others)
+    return States(now.cpu[place] - cpu, now.ram[place] - ram, left, free, now.rows[place]), place, given
 
 
 def _ways(free: FloatArray, millis: int) -> tuple[IntArray, IntArray]:

@@ -11,7 +11,7 @@ any, cpu and memory on the others.
 import math
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from copy import copy, deepcopy
 from typing import NamedTuple, Self, TypeVar
 
@@ -19,15 +19,23 @@ import numpy as np
 
 from borgish.cell.model import Cell, Job
 from borgish.scheduler.arrays import BoolArray, FloatArray, Rows
-from borgish.scheduler.fleet import CPU, RAM, Fleet
+from borgish.scheduler.fleet import CPU, DISK, PORTS, RAM, Fleet
 from borgish.scheduler.queue import Classes
 from borgish.scheduler.task_class import TaskClass
 
 RATIO_STEP = math.log(1.05)
-"""The proportion of cpu and ram is rounded to such steps, so that it seldom changes."""
+"""Proportions of what is asked for are rounded to such steps, so that they seldom change."""
 
 BEST_FIT = 0.05
 """The part of best fit beside what is stranded: enough to decide between machines in balance."""
+
+OTHERS_FADE_FIT = 16.0
+"""Beside one other resource that is as scarce as cpu or ram, best fit counts ``1 + OTHERS_FADE_FIT`` times
+less: what a small task strands is little beside what machines have left, so that with all of best fit the
+fuller one wins, whatever it has too little of.
+"""
+OTHERS_LEAST = 0.01
+"""A resource that is less scarce than this, beside cpu or ram, does not count."""
 
 Number = TypeVar("Number", float, FloatArray)
 
@@ -49,14 +57,14 @@ class Demand:
         self._cell, self._fleet, self._classes = cell, fleet, classes
         self._waiting = waiting
 
-    def totals(self) -> tuple[float, float]:
-        """Return how much cpu and ram, in their units."""
+    def totals(self) -> list[float]:
+        """Return how much of each resource, by its number, in their units."""
         fleet = self._fleet
-        cpu, ram = ((fleet.capacity[kind] - fleet.free[kind]).sum() for kind in (CPU, RAM))
+        found: list[float] = (fleet.capacity - fleet.free).sum(axis=1).tolist()
         for kind, tasks in self._waiting:
-            cpu += kind.cpu * tasks
-            ram += kind.ram * tasks
-        return float(cpu), float(ram)
+            for number, amount in kind.needs:
+                found[number] += amount * tasks
+        return found
 
     def size(self) -> int:
         """Return about how many jobs there are, to see when ``shapes`` has changed much."""
@@ -68,7 +76,8 @@ class Demand:
         kinds: dict[object, TaskClass] = {}
         for job in self._cell.jobs.values():
             for kind, tasks in self._classes_of(job).items():
-                shape = (kind.cpu, kind.ram, kind.devices, kind.wanted)
+                others = tuple([need for need in kind.needs if need[0] not in (CPU, RAM, PORTS)])
+                shape = (kind.cpu, kind.ram, kind.devices, kind.wanted, others)
                 counts[shape] += tasks
                 kinds.setdefault(shape, kind)
         ordered = sorted(counts, key=lambda shape: (-counts[shape], repr(shape)))
@@ -247,56 +256,130 @@ class Random(Policy):
         return int(self._chance.choice(np.flatnonzero(free >= dict(kind.devices)[device])))
 
 
-class Balance(Policy):
-    """Leave cpu and ram in the proportion in which the cell's tasks ask for them; else fill what is fuller.
+class Other(NamedTuple):
+    """How a resource besides cpu, ram and devices counts: disk, or a named one.
 
-    What is free of one beyond its proportion to the other is stranded.
+    ``largest`` is the most that a machine has of it, in the resource's units. ``weight`` is how scarce it is
+    beside cpu or ram, whichever is scarcer, at most 1. ``by_cpu`` and ``by_ram`` are how much of it tasks ask
+    for, for each cpu and for each ram, all in units of the largest machine.
+    """
+
+    number: int
+    largest: float
+    weight: float
+    by_cpu: float
+    by_ram: float
+
+
+class Balance(Policy):
+    """Leave resources in the proportion in which the cell's tasks ask for them; else fill what is fuller.
+
+    What is free of cpu or ram beyond its proportion to the other is stranded. Disk, and each named resource,
+    are held against both likewise, by how scarce they are; what nobody asks for, not at all.
     """
 
     def __init__(self, seed: int = 0) -> None:
         super().__init__(seed)
         self._ratio = 1.0  # ram for each cpu, both in units of the largest machine
+        self._others: tuple[Other, ...] = ()
+        self._fit = BEST_FIT
+        self._part = 1.0  # of the cost of each, so that all together cost no more than cpu and ram alone
 
     def learn(self, fleet: Fleet, demand: Demand) -> None:
         super().learn(fleet, demand)
-        units, (cpu, ram) = self.units(fleet), demand.totals()
-        ratio = (ram / units.ram) / (cpu / units.cpu) if cpu > 0 and ram > 0 else 1.0
-        rounded = math.exp(round(math.log(ratio) / RATIO_STEP) * RATIO_STEP)
-        if rounded != self._ratio:
-            self._ratio = rounded
+        units, asked = self.units(fleet), demand.totals()
+        cpu, ram = asked[CPU] / units.cpu, asked[RAM] / units.ram
+        learned = _rounded(ram / cpu) if cpu > 0 and ram > 0 else 1.0, _others(fleet, units, asked)
+        if learned != (self._ratio, self._others):
+            self._ratio, self._others = learned
+            weights = sum(each.weight for each in self._others)
+            self._fit = BEST_FIT / (1.0 + OTHERS_FADE_FIT * weights)
+            self._part = 1.0 / (1.0 + weights)
             self.version += 1
 
     def costs(self, fleet: Fleet, kind: TaskClass, rows: Rows) -> FloatArray:
         units = self.units(fleet)
-        return self._of(
-            fleet.free[CPU][rows] / units.cpu,
-            fleet.free[RAM][rows] / units.ram,
-            kind.cpu / units.cpu,
-            kind.ram / units.ram,
-        )
+        cpu, ram = fleet.free[CPU][rows] / units.cpu, fleet.free[RAM][rows] / units.ram
+        cpu_asked, ram_asked = kind.cpu / units.cpu, kind.ram / units.ram
+        cost: FloatArray = _grown(cpu, ram, cpu_asked, ram_asked, self._ratio, self._fit)
+        if not self._others:
+            return cost
+        others = [fleet.free[each.number][rows] / each.largest for each in self._others]
+        return self._with_others(kind, cost, (cpu, ram), (cpu_asked, ram_asked), others)
 
     def cost(self, fleet: Fleet, kind: TaskClass, row: int) -> float:
-        units = self.units(fleet)
-        return self._of(
-            fleet.free.item(CPU, row) / units.cpu,
-            fleet.free.item(RAM, row) / units.ram,
-            kind.cpu / units.cpu,
-            kind.ram / units.ram,
-        )
+        units, free = self.units(fleet), fleet.free
+        cpu, ram = free.item(CPU, row) / units.cpu, free.item(RAM, row) / units.ram
+        cpu_asked, ram_asked = kind.cpu / units.cpu, kind.ram / units.ram
+        cost = _grown(cpu, ram, cpu_asked, ram_asked, self._ratio, self._fit)
+        if not self._others:
+            return cost
+        others = [free.item(each.number, row) / each.largest for each in self._others]
+        return self._with_others(kind, cost, (cpu, ram), (cpu_asked, ram_asked), others)
 
-    def _of(self, cpu: Number, ram: Number, cpu_asked: float, ram_asked: float) -> Number:
-        """Return how much more would be stranded, half for all of either, and a part of best fit.
+    def _with_others(
+        self,
+        kind: TaskClass,
+        cost: Number,
+        free: tuple[Number, Number],
+        asked: tuple[float, float],
+        others: Sequence[Number],
+    ) -> Number:
+        """Return the cost with the other resources counted: ``cost`` is that of cpu and ram, ``free`` and
+        ``asked`` what is free and asked for of these, and ``others`` what is free of the others, all in units
+        of the largest machine."""
+        (cpu, ram), (cpu_asked, ram_asked), needs = free, asked, dict(kind.needs)
+        for each, other in zip(self._others, others, strict=True):
+            other_asked = needs.get(each.number, 0.0) / each.largest
+            by_cpu = _grown(cpu, other, cpu_asked, other_asked, each.by_cpu, 0.0)
+            by_ram = _grown(ram, other, ram_asked, other_asked, each.by_ram, 0.0)
+            cost = cost + (by_cpu + by_ram) * (0.5 * each.weight)
+        return cost * self._part
 
-        ``short`` is what the ram that is free lacks for all the cpu that is free. Above 0, so much cpu is
-        stranded: ``short * 0.5 / ratio``; below 0, so much ram: ``short * -0.5``. So what is stranded is a
-        part of the size of ``short`` and a part of itself, whose change is the same on all machines.
-        """
-        ratio = self._ratio
-        shift = cpu_asked * ratio - ram_asked
-        same = shift * (0.25 - 0.25 / ratio) - (cpu_asked + ram_asked) * BEST_FIT
-        short = cpu * ratio - ram
-        grown = abs(short - shift) - abs(short)
-        return grown * (0.25 + 0.25 / ratio) + (cpu + ram) * BEST_FIT + same
+
+def _grown(
+    one: Number, other: Number, one_asked: float, other_asked: float, ratio: float, fit: float
+) -> Number:
+    """Return how much more would be stranded of two resources, half for all of either, and a part of best
+    fit.
+
+    ``ratio`` is how much of the other is asked for, for each of the one. ``short`` is what the other that is
+    free lacks for all of the one that is free. Above 0, so much of the one is stranded: ``short * 0.5 /
+    ratio``; below 0, so much of the other: ``short * -0.5``. So what is stranded is a part of the size of
+    ``short`` and a part of itself, whose change is the same on all machines.
+    """
+    shift = one_asked * ratio - other_asked
+    same = shift * (0.25 - 0.25 / ratio) - (one_asked + other_asked) * fit
+    short = one * ratio - other
+    grown = abs(short - shift) - abs(short)
+    return grown * (0.25 + 0.25 / ratio) + (one + other) * fit + same
+
+
+def _others(fleet: Fleet, units: Units, asked: Sequence[float]) -> tuple[Other, ...]:
+    """Return how disk and named resources count, by what is asked for of all resources, by number."""
+    cpu, ram = asked[CPU] / units.cpu, asked[RAM] / units.ram
+    numbers = [number for number in (DISK, *fleet.kinds.of_resources()) if asked[number] > 0]
+    if not numbers or not (cpu > 0 and ram > 0):
+        return ()
+    there = fleet.capacity.sum(axis=1).tolist()
+    if not (there[CPU] and there[RAM]):
+        return ()
+    most = max(asked[CPU] / there[CPU], asked[RAM] / there[RAM])
+    found = []
+    for number in numbers:
+        weight = min(1.0, asked[number] / there[number] / most) if there[number] else 0.0
+        if weight >= OTHERS_LEAST:
+            largest = float(fleet.capacity[number].max())
+            amount = asked[number] / largest
+            found.append(
+                Other(number, largest, _rounded(weight), _rounded(amount / cpu), _rounded(amount / ram))
+            )
+    return tuple(found)
+
+
+def _rounded(value: float) -> float:
+    """Return a value above 0, rounded to the nearest of ``RATIO_STEP``."""
+    return math.exp(round(math.log(value) / RATIO_STEP) * RATIO_STEP)
 
 
 def devices_free(fleet: Fleet, rows: Rows) -> FloatArray:

@@ -10,7 +10,7 @@ import pytest
 from borgish.cell.model import Cell, Machine
 from borgish.resources import Resources
 from borgish.scheduler.feasibility import feasible
-from borgish.scheduler.fleet import Fleet
+from borgish.scheduler.fleet import CPU, DISK, RAM, Fleet
 from borgish.scheduler.policies import POLICIES, Demand, Policy
 from borgish.scheduler.policies.fragmentation import States, TypicalShapes, most_frequent
 from borgish.scheduler.policies.policy import Shape
@@ -26,21 +26,47 @@ MODELS = ("T4", "G2")
 PARTS = (0, 100, 300, 470, 500, 810, 1000, 2000, 4000)
 
 
-def gpus(name: str, count: int, cpu: int = 16_000, ram: int = 64 * GIB, **attributes: str) -> Machine:
+def gpus(
+    name: str,
+    count: int,
+    cpu: int = 16_000,
+    ram: int = 64 * GIB,
+    disk: int = 100 * GIB,
+    licences: int = 0,
+    **attributes: str,
+) -> Machine:
     devices = {"gpu": 1000 * count} if count else {}
-    return machine(name, capacity=Resources(cpu, ram, 100 * GIB, {}, devices), attributes=attributes)
+    named = {"licence": licences} if licences else {}
+    return machine(name, capacity=Resources(cpu, ram, disk, named, devices), attributes=attributes)
 
 
-def asks(key: str, millis: int = 0, tasks: int = 1, cpu: int = 1000, ram: int = GIB, **more: Any) -> JobSpec:
+def asks(
+    key: str,
+    millis: int = 0,
+    tasks: int = 1,
+    cpu: int = 1000,
+    ram: int = GIB,
+    disk: int = 0,
+    licences: int = 0,
+    **more: Any,
+) -> JobSpec:
     devices = {"gpu": millis} if millis else {}
-    return spec(key, tasks, resources=Resources(cpu, ram, 0, {}, devices), **more)
+    named = {"licence": licences} if licences else {}
+    return spec(key, tasks, resources=Resources(cpu, ram, disk, named, devices), **more)
 
 
 def random_cell(seed: int, machines: int = 30, jobs: int = 25) -> Cell:
     """Return a cell with devices that is about half full."""
     chance = random.Random(seed)
     made = [
-        gpus(f"m{n}", chance.choice((0, 1, 2, 4)), 1000 * chance.randint(4, 32), model=chance.choice(MODELS))
+        gpus(
+            f"m{n}",
+            chance.choice((0, 1, 2, 4)),
+            1000 * chance.randint(4, 32),
+            disk=GIB * chance.choice((0, 50, 200)),
+            licences=chance.choice((0, 0, 3)),
+            model=chance.choice(MODELS),
+        )
         for n in range(machines)
     ]
     specs = [
@@ -50,6 +76,8 @@ def random_cell(seed: int, machines: int = 30, jobs: int = 25) -> Cell:
             chance.randint(1, 3),
             500 * chance.randint(1, 12),
             GIB * chance.randint(1, 9),
+            GIB * chance.choice((0, 0, 5, 40)),
+            chance.choice((0, 0, 0, 1)),
             constraints=(Constraint("model", "==", (chance.choice(MODELS),)),)
             if chance.random() < 0.2
             else (),
@@ -92,18 +120,20 @@ def plain_measures(looked: Looked, shapes: list[Shape], row: int) -> tuple[float
     fleet, name = looked.fleet, looked.fleet.names[row]
     attributes = looked.cell.machines[name].attributes
     free = [amount for amount in fleet.device("gpu").free[:, row].tolist() if amount > 0]
-    cpu, ram = fleet.free[0, row], fleet.free[1, row]
+    there = fleet.free[:, row].tolist()
+    wanted = (CPU, RAM, DISK, fleet.kind("licence"))
     tasks = sum(shape.tasks for shape in shapes)
     fragments = stranded = 0.0
     for kind, count in shapes:
         millis = dict(kind.devices).get("gpu", 0)
         part, wholes = min(millis, 1000), max(1, millis // 1000)
         copies = sum(int(amount // part) for amount in free) // wholes if millis else 0
-        fits = copies and kind.cpu <= cpu and kind.ram <= ram
+        needs = [(number, amount) for number, amount in kind.needs if number in wanted]
+        fits = copies and all(amount <= there[number] for number, amount in needs)
         fits = fits and all(matches(each, attributes) for each in kind.wanted.constraints)
         small = sum(amount for amount in free if amount < part)
         fragments += count / tasks * (small if fits else sum(free))
-        together = min(copies, cpu / max(kind.cpu, 1e-9), ram / max(kind.ram, 1e-9)) if fits else 0.0
+        together = min(copies, *(there[number] / amount for number, amount in needs)) if fits else 0.0
         stranded += count / tasks * (sum(free) - together * millis)
     return fragments, stranded
 
@@ -113,9 +143,11 @@ def test_both_measures_are_as_they_are_defined(seed: int) -> None:
     looked = Looked(random_cell(seed), "hybrid")
     shapes = most_frequent(looked.demand.shapes())
     rows = np.array(sorted(looked.fleet.row.values()))
-    typical = TypicalShapes(shapes, "gpu", with_ram=True)
-    free = np.maximum(looked.fleet.device("gpu").free[:, rows], 0.0)
-    states = States(looked.fleet.free[0][rows], looked.fleet.free[1][rows], free, rows)
+    licence = looked.fleet.kind("licence")
+    typical = TypicalShapes(shapes, "gpu", with_ram=True, others=(DISK, licence))
+    assert typical.others == [DISK, licence]
+    free, devices = looked.fleet.free[:, rows], np.maximum(looked.fleet.device("gpu").free[:, rows], 0.0)
+    states = States(free[CPU], free[RAM], free[typical.others], devices, rows)
     fits = typical.fits(looked.fleet, states)
     expected = [plain_measures(looked, shapes, row) for row in rows.tolist()]
     assert typical.fragments(fits).tolist() == pytest.approx([pair[0] for pair in expected])
@@ -129,12 +161,14 @@ def test_shapes_are_those_of_tasks_that_run_or_wait() -> None:
             asks("ann/a", 500, 3),
             asks("ann/b", 500, 2, priority=200),
             asks("ann/c", 0, 4, overrides={1: Override(resources=Resources(9000, GIB))}),
+            asks("ann/d", 500, 2, disk=GIB),
         ],
     )
     looked = Looked(cell, "fgd")
     found = [(shape.kind.cpu, shape.kind.devices, shape.tasks) for shape in looked.demand.shapes()]
-    assert found == [(1000.0, (("gpu", 500),), 5), (1000.0, (), 3), (9000.0, (), 1)]
-    assert looked.demand.size() == 3
+    gpu = (("gpu", 500),)
+    assert found == [(1000.0, gpu, 5), (1000.0, (), 3), (1000.0, gpu, 2), (9000.0, (), 1)]
+    assert looked.demand.size() == 4
 
 
 def test_shapes_are_learned_again_when_there_are_twice_as_many_jobs() -> None:
@@ -147,9 +181,9 @@ def test_shapes_are_learned_again_when_there_are_twice_as_many_jobs() -> None:
     assert versions[0] == versions[1] < versions[2] == versions[3]
 
 
-def where(cell: Cell, policy: str, wanted: str) -> tuple[str, tuple[str, ...]]:
+def where(cell: Cell, policy: str, wanted: str, seed: int = 1) -> tuple[str, tuple[str, ...]]:
     """Return where the scheduler puts a job's only task, and on which devices."""
-    plan = Scheduler(1, SchedulerSettings(policy=policy)).schedule(cell, observed_of(cell), NOW)
+    plan = Scheduler(seed, SchedulerSettings(policy=policy)).schedule(cell, observed_of(cell), NOW)
     placement = next(each for each in plan.placements if each.job == wanted)
     return placement.machines[0], placement.devices[0] if placement.devices else ()
 
@@ -181,6 +215,53 @@ def test_hybrid_sees_that_cpu_for_one_is_not_cpu_for_all() -> None:
     machines = [gpus("tight", 4, 16_000), gpus("roomy", 2, 16_000)]
     cell = cell_of(machines, [asks("ann/usual", 1000, 50, 4000), asks("ann/cpu", 0, 1, 4000, priority=10)])
     assert where(cell, "hybrid", "ann/cpu")[0] == "roomy"
+
+
+TB = 1000 * GIB
+SCARCE: dict[str, tuple[dict[str, Any], ...]] = {  # what machines have, rich and poor; what tasks need
+    "disk": ({"disk": 8 * TB}, {"disk": TB}, {"disk": 400 * GIB}, {"disk": 20 * GIB}),
+    "named": ({"licences": 16}, {}, {"licences": 1}, {}),
+}
+
+
+@pytest.mark.parametrize("scarce", SCARCE)
+def test_hybrid_leaves_what_is_scarce_to_those_who_need_it(scarce: str) -> None:
+    rich, poor, much, little = SCARCE[scarce]
+    # "rich" is the fuller one, if cpu alone is looked at.
+    machines = [gpus("rich", 0, 15_000, **rich), gpus("poor", 0, 16_000, **poor)]
+    cell = cell_of(machines, [asks("ann/usual", tasks=10, **much), asks("ann/new", priority=10, **little)])
+    assert where(cell, "hybrid", "ann/new")[0] == "poor"
+    assert where(cell, "best_fit", "ann/new")[0] == "rich"
+
+
+@pytest.mark.parametrize("scarce", SCARCE)
+@pytest.mark.parametrize("seed", seeds(quick=1, ci=2, nightly=10))
+def test_hybrid_finds_room_for_all_that_sums_have_room_for(scarce: str, seed: int) -> None:
+    rich, poor, much, little = SCARCE[scarce]
+    machines = [gpus(f"m{n}", 0, **(rich if n % 2 else poor)) for n in range(10)]
+    specs = [asks(f"ann/j{n}", ram=4 * GIB, **(much if n < 77 else little)) for n in range(156)]
+    random.Random(seed).shuffle(specs)
+    cell = cell_of(machines, specs)
+    plan = Scheduler(seed).schedule(cell, observed_of(cell), NOW)
+    assert sum(len(each.indexes) for each in plan.placements) == len(specs)
+
+
+def test_what_nobody_asks_for_counts_for_nothing() -> None:
+    machines = [(f"m{n}", 1000 * n) for n in range(4, 20)]
+    with_all = [gpus(name, 0, cpu, disk=cpu * GIB, licences=cpu % 3) for name, cpu in machines]
+    without = [gpus(name, 0, cpu, disk=0) for name, cpu in machines]
+    specs = [asks("ann/a", tasks=3, cpu=700), asks("ann/b", tasks=20, ram=9 * GIB)]
+    first, second = (Looked(cell_of(each, specs), "hybrid") for each in (with_all, without))
+    for kind, same in zip(first.kinds(), second.kinds(), strict=True):
+        costs = first.policy.costs(first.fleet, kind, slice(None))
+        assert costs.tolist() == second.policy.costs(second.fleet, same, slice(None)).tolist()
+
+
+def test_hybrid_sees_that_devices_without_disk_are_of_no_use_to_most() -> None:
+    machines = [gpus("rich", 4, disk=4 * TB), gpus("poor", 4, disk=GIB)]
+    specs = [asks("ann/usual", 1000, 20, disk=900 * GIB), asks("ann/new", 1000, priority=10)]
+    chosen = {where(cell_of(machines, specs), "hybrid", "ann/new", seed)[0] for seed in range(6)}
+    assert chosen == {"poor"}
 
 
 def test_worst_fit_spreads_and_best_fit_fills() -> None:
