@@ -1,11 +1,13 @@
 """What cannot be started is said in words, and whether to try again."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
 from borgish.borglet.runtimes.base import StartFailed
-from tests.integration.runtimes.machine import Machine
+from borgish.borglet.runtimes.process import zygote
+from tests.integration.runtimes.machine import DEADLINE_SECONDS, Machine
 
 
 def _script(path: Path, content: bytes, mode: int) -> str:
@@ -46,6 +48,16 @@ async def test_what_cannot_begin(machine: Machine, run: tuple[str, ...], workdir
         with pytest.raises(StartFailed, match=words) as caught:
             await now.runtime.start(machine.spec(*run, workdir=workdir), 1)
         assert caught.value.permanent
+
+
+async def test_a_failed_start_waits_for_nothing(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its init ends at once: no process is left in its namespace that was not waited for."""
+    limit = "END_SECONDS_MAX = "
+    before, after = zygote.zygote_text().split(limit)
+    monkeypatch.setattr(zygote, "zygote_text", lambda: f"{before}{limit}1000 + {after}")
+    async with machine.opened() as now, asyncio.timeout(DEADLINE_SECONDS):
+        with pytest.raises(StartFailed):
+            await now.runtime.start(machine.spec("no-such"), 1)
 
 
 async def test_a_failed_start_leaves_the_run_before_as_it_was(machine: Machine) -> None:

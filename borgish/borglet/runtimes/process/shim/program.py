@@ -126,6 +126,8 @@ def launch(
     for fd in (go_read, error_read):
         os.close(fd)
     if failure:
+        with contextlib.suppress(ChildProcessError):  # where children are ignored
+            os.waitpid(pid, 0)  # no init ends before those in its namespace have been waited for
         if init:
             end_init(init.name)
         raise Trouble(*json.loads(failure))
