@@ -24,7 +24,7 @@ import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import IO, Any, NamedTuple, NoReturn, cast
+from typing import IO, Any, NamedTuple, cast
 
 import borgish.cli
 
@@ -214,47 +214,64 @@ def keep_for_good() -> None:
 
 
 def _main() -> None:
-    """Fork for each message until nobody can send any more."""
+    """Fork for each message until nobody can send any more, and tell of each end."""
     load_daemons()
     commands = (module.name for module in pkgutil.walk_packages(borgish.cli.__path__, "borgish.cli."))
     for module in (FAUXMASTER, "rich.table", "yaml", *commands):
         importlib.import_module(module)
     keep_for_good()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those that are forked
     control = socket.socket(fileno=int(sys.argv[1]))
+    woken, waking = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(waking, warn_on_full_buffer=False)
+    running: dict[int, socket.socket] = {}
     while True:
-        message, descriptors, _, _ = socket.recv_fds(control, 1, 4)
-        if not message:
-            return
-        if os.fork() == 0:
-            _serve(descriptors)
-        for descriptor in descriptors:
-            os.close(descriptor)
+        ready = select.select([control.fileno(), woken], [], [])[0]
+        if woken in ready:
+            os.read(woken, _DESCRIPTORS_MAX)
+            _tell_of_ends(running)
+        if control.fileno() in ready:
+            message, descriptors, _, _ = socket.recv_fds(control, 1, 4)
+            if not message:
+                return
+            *streams, conversation = descriptors
+            answers = socket.socket(fileno=conversation)
+            running[_begun(streams, answers)] = answers
 
 
-def _serve(descriptors: list[int]) -> NoReturn:
-    """Fork the program that is asked for, and report how it ended."""
-    *streams, conversation = descriptors
-    os.set_inheritable(conversation, False)
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    with socket.socket(fileno=conversation) as answers, answers.makefile("rw") as lines:
+def _begun(streams: list[int], answers: socket.socket) -> int:
+    """Fork the program that is asked for, and return its pid, which is said as well."""
+    with answers.makefile("r") as lines:
         request = json.loads(lines.readline())
-        pid = os.fork()
-        if pid == 0:
-            _take(streams)
-            os.closerange(3, _DESCRIPTORS_MAX)
-            daemons = importlib.import_module("borgish.cli.daemons")
-            vars(daemons)["subprocess"] = SimpleNamespace(**vars(subprocess) | {"Popen": _popen})
-            os._exit(_run(request["module"], request["arguments"], request["environment"], request["cwd"]))
-        for descriptor in streams:
-            os.close(descriptor)
-        lines.write(f"{pid}\n")
-        lines.flush()
-        _, status = os.waitpid(pid, 0)
-        lines.write(f"{os.waitstatus_to_exitcode(status)}\n")
-        lines.flush()
-    os._exit(0)
+    pid = os.fork()
+    if pid == 0:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        _take(streams)
+        os.closerange(3, _DESCRIPTORS_MAX)
+        daemons = importlib.import_module("borgish.cli.daemons")
+        vars(daemons)["subprocess"] = SimpleNamespace(**vars(subprocess) | {"Popen": _popen})
+        os._exit(_run(request["module"], request["arguments"], request["environment"], request["cwd"]))
+    for descriptor in streams:
+        os.close(descriptor)
+    _say(answers, pid)
+    return pid
+
+
+def _tell_of_ends(running: dict[int, socket.socket]) -> None:
+    """Say how those ended that have ended."""
+    while running:
+        pid, status = os.waitpid(-1, os.WNOHANG)
+        if not pid:
+            return
+        with running.pop(pid) as answers:
+            _say(answers, os.waitstatus_to_exitcode(status))
+
+
+def _say(answers: socket.socket, number: int) -> None:
+    with contextlib.suppress(ConnectionError):  # who asked may be gone
+        answers.sendall(f"{number}\n".encode())
 
 
 def _popen(command: list[str], **how: Any) -> "Any":
