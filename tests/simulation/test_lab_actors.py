@@ -1,5 +1,6 @@
 """The lab of actors: caches follow the store, stale writes are refused, and what it finds is found again."""
 
+import functools
 import logging
 from collections.abc import Iterator
 
@@ -28,6 +29,9 @@ from borgish.sim.lab.report import never
 from borgish.store.codec import encode_snapshot
 from borgish.vocabulary import Eviction
 from borgish.wire.api import Accepted
+
+lived = functools.cache(functools.partial(live, 1))
+"""Lets a cell live once with a setting: another time it would be the same life."""
 
 
 @pytest.fixture(autouse=True)
@@ -90,7 +94,7 @@ def test_caches_come_to_be_what_the_store_has(loss: float) -> None:
 
 
 def test_one_process_sends_no_messages_and_needs_fewer_commits() -> None:
-    one, many = live(1, Setting(1.0)), live(1, Setting(1.0, 0.1))
+    one, many = lived(Setting(0.5)), lived(Setting(0.5, 0.1))
     assert (one.counts.messages, one.counts.writes, never(one.seconds)) == (0, 0, 0)
     assert never(many.seconds) == 0
     assert many.counts.messages > 1000
@@ -99,24 +103,24 @@ def test_one_process_sends_no_messages_and_needs_fewer_commits() -> None:
 
 
 def test_the_longer_messages_take_the_older_caches_are() -> None:
-    quick, slow = live(1, Setting(1.0, 0.001)), live(1, Setting(1.0, 0.5))
+    quick, slow = lived(Setting(0.5, 0.01)), lived(Setting(0.5, 0.5))
     assert quick.age < 0.01 < slow.age
     assert quick.stale_share < slow.stale_share
     assert quick.conflict_share < 0.03
 
 
 def test_a_loop_that_hangs_alone_harms_less_than_a_process_that_does() -> None:
-    one, apart = live(1, Setting(0.5, hangs="taints")), live(1, Setting(0.5, 0.01, hangs="taints"))
+    one, apart = lived(Setting(0.5, hangs="taints")), lived(Setting(0.5, 0.01, hangs="taints"))
     assert max(one.heals) > HANG_SECONDS > max(apart.heals)
-    assert apart == live(1, Setting(0.5, 0.01))  # nobody misses it here
-    assert max(live(1, Setting(0.5, 0.01, hangs="scheduler")).heals) > max(apart.heals)
+    assert apart == lived(Setting(0.5, 0.01))  # nobody misses it here
+    assert max(lived(Setting(0.5, 0.01, hangs="scheduler")).heals) > max(apart.heals)
 
 
 def test_the_same_seed_gives_the_same_picture_and_the_words_their_numbers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert live(3, Setting(0.5, 0.1, loss=0.05)) == live(3, Setting(0.5, 0.1, loss=0.05))
-    one, many = live(1, Setting(0.5)), live(1, Setting(0.5, 0.1))
+    one, many = lived(Setting(0.5)), lived(Setting(0.5, 0.1))
     monkeypatch.setattr(actors, "live", lambda _seed, setting: one if setting.delay is None else many)
     report, other = (actors.run(seed=1, loss=0.05) for _ in range(2))
     assert report == other

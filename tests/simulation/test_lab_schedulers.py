@@ -18,7 +18,7 @@ from borgish.sim.lab.schedulers import LOADED, PER_TASK, SPLIT, Outcome, Setting
 from borgish.sim.pack.packing import machine_of
 from borgish.store.codec import decode_snapshot
 
-HOURS = 1.0
+HOURS = 0.5
 
 
 def cell(machines: int) -> Shared:
@@ -165,9 +165,15 @@ def test_the_same_seed_gives_the_same_picture_and_the_words_their_numbers(
     assert f"Batch jobs wait for {lives[Way.OFFERS].batch.wait:.1f} s" in one.conclusion[2]
 
 
+@pytest.mark.parametrize("lives_all", [False, pytest.param(True, marks=pytest.mark.nightly)])
 def test_the_command_makes_the_lab(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    lives_all: bool,
+    lives: dict[Way, Outcome],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    if not lives_all:
+        monkeypatch.setattr(schedulers, "live", lambda _seed, setting, _hours: lives[setting.way])
     few = {"JOB_SECONDS": (0.1, 1.0, 5.0), "TASK_SECONDS": (0.05,), "RATES": (1, 2), "BATCHES": (1, 2)}
     for name, values in few.items():
         monkeypatch.setattr(schedulers, name, values)
