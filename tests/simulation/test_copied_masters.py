@@ -27,7 +27,7 @@ COPIES = msgspec.structs.replace(
 )
 
 
-@pytest.mark.parametrize("seed", seeds(quick=1, ci=3, nightly=20))
+@pytest.mark.parametrize("seed", seeds(quick=1, ci=1, nightly=20))
 def test_copies_beside_the_master_end_and_disturb_nothing(seed: int) -> None:
     world = World(seed, faults=COPIES)
     verdict = world.run()

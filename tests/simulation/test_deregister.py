@@ -73,7 +73,7 @@ def ends(world: World) -> Iterator[tuple[str, float, float]]:
             yield from ((key, left[main_key(key)], life.ended) for life in lives if life.ended)
 
 
-@pytest.mark.parametrize("seed", seeds(1, 2, 10))
+@pytest.mark.parametrize("seed", seeds(quick=1, ci=1, nightly=10))
 def test_a_program_goes_on_that_long_after_its_task_was_ended(seed: int) -> None:
     ended = list(ends(lived(seed, NO_FAULTS)))
     assert len(ended) >= 2 * len(AWAY)
@@ -84,7 +84,7 @@ def test_a_program_goes_on_that_long_after_its_task_was_ended(seed: int) -> None
 
 
 @pytest.mark.parametrize("exclusive", [False, True])
-@pytest.mark.parametrize("seed", seeds(2, 4, 40))
+@pytest.mark.parametrize("seed", seeds(quick=1, ci=2, nightly=40))
 def test_in_a_storm_all_of_them_end_well(seed: int, exclusive: bool) -> None:
     stop = Stop(deregister_seconds=45.0)  # for longer than a lease
     lived(seed, Faults(), msgspec.structs.replace(SPEC, exclusive=exclusive, stop=stop))

@@ -46,7 +46,7 @@ def twice(seed: int, masters: int = 1) -> list[str]:
     return [problem for problem in verdict.problems if "it is exclusive" in problem]
 
 
-@pytest.mark.parametrize("seed", seeds(quick=1, ci=3, nightly=30))
+@pytest.mark.parametrize("seed", seeds(quick=1, ci=1, nightly=30))
 def test_no_index_runs_twice(seed: int) -> None:
     assert twice(seed) == []
     assert twice(seed, masters=2) == []

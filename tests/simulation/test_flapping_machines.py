@@ -39,13 +39,13 @@ def flap(world: World, name: str, down_seconds: float, up_seconds: float, times:
         at += down_seconds + up_seconds
 
 
-@pytest.mark.parametrize("seed", seeds(2, 4, 40))
+@pytest.mark.parametrize("seed", seeds(quick=1, ci=2, nightly=40))
 def test_storms_with_flapping_machines_end_well(seed: int) -> None:
     faults = msgspec.structs.replace(Faults(), machine_flaps_seconds=40.0)
     assert World(seed, faults=faults).run().problems == ()
 
 
-@pytest.mark.parametrize("seed", seeds(1, 2, 10))
+@pytest.mark.parametrize("seed", seeds(quick=1, ci=1, nightly=10))
 @pytest.mark.parametrize("faults", [NO_FAULTS, DYING])
 def test_it_is_filled_a_few_times_only_and_takes_tasks_again_by_itself(seed: int, faults: Faults) -> None:
     world = World(seed, machines=TASKS, faults=faults, pause_seconds=NEVER)

@@ -13,7 +13,7 @@ from tests.profiles import seeds
 def test_each_entry_about_something_names_it(crons: float, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workload, "CRONS_SHARE", crons)
     about = left_out = 0
-    for seed in seeds(quick=1, ci=2, nightly=20):
+    for seed in seeds(quick=1, ci=1, nightly=20):
         world = World(seed, machines=4)
         world.run()
         store = world.master.store.reopen()

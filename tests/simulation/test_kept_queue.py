@@ -7,7 +7,7 @@ from tests.unit.scheduler.kept import compared_with_new
 
 def test_what_waits_is_known_without_reading_it() -> None:
     kept = 0
-    for seed in seeds(quick=2, ci=3, nightly=60):
+    for seed in seeds(quick=1, ci=1, nightly=60):
         with compared_with_new() as found:
             World(seed, machines=2 + seed % 2).run()  # so few that tasks wait
         assert (seed, found.differences) == (seed, [])

@@ -32,7 +32,7 @@ def out_of_order(seed: int, faults: Faults = SOME) -> list[str]:
     return [problem for problem in problems if any(words in problem for words in WORDS)]
 
 
-@pytest.mark.parametrize("seed", seeds(quick=2, ci=3, nightly=60))
+@pytest.mark.parametrize("seed", seeds(quick=1, ci=2, nightly=60))
 def test_jobs_keep_their_order(seed: int) -> None:
     assert out_of_order(seed) == []
     assert out_of_order(seed, Faults()) == []
@@ -64,7 +64,7 @@ def on_old_news(seed: int) -> list[str]:
 
 
 @pytest.mark.usefixtures("ordered")
-@pytest.mark.parametrize("seed", seeds(quick=1, ci=3, nightly=60))
+@pytest.mark.parametrize("seed", seeds(quick=1, ci=1, nightly=60))
 def test_nobody_is_let_go_on_old_news(seed: int) -> None:
     assert on_old_news(seed) == []
 

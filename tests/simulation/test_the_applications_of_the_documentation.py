@@ -206,7 +206,7 @@ def let_go(world: World) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("seed", seeds(quick=1, ci=3, nightly=40))
+@pytest.mark.parametrize("seed", seeds(quick=1, ci=1, nightly=40))
 def test_what_they_are_to_be_they_are_in_the_end(seed: int) -> None:
     world = Shopping(seed)
     course = Course(world)

@@ -48,7 +48,7 @@ def heal(machine: Machine) -> None:
     machine.cut_off(cut=False)
 
 
-@pytest.mark.parametrize("seed", seeds(quick=1, ci=2, nightly=10))
+@pytest.mark.parametrize("seed", seeds(quick=1, ci=1, nightly=10))
 @pytest.mark.parametrize(("to", "of"), [(True, False), (False, True)])
 def test_a_cut_in_one_direction_harms_nothing(to: bool, of: bool, seed: int) -> None:
     cut = partial(Machine.cut_off, cut=True, to=to, of=of)
@@ -146,7 +146,7 @@ LEASE = msgspec.structs.replace(
 
 @pytest.mark.parametrize("faults", [LEASE, msgspec.structs.replace(Faults(), session_lost_seconds=20.0)])
 def test_masters_that_take_the_lead_from_one_another_harm_nothing(faults: Faults) -> None:
-    for seed in seeds(quick=1, ci=2, nightly=20):
+    for seed in seeds(quick=1, ci=1, nightly=20):
         world = World(seed, faults=faults, masters=2)
         assert world.run().problems == (), f"seed {seed}"
         assert all(len(host.began_at) >= 2 for host in world.hosts)
