@@ -24,7 +24,9 @@ from tests.groups import LACKS
 # What `time` measures needs a dozen databases on the disk, and masters that start on them.
 # What `doors` measures needs four cells, and seconds in which a few machines take cpu that can be counted.
 # What `change` measures needs fleets that are updated, as tests/e2e/test_updates.py does it with one.
-LONG = {"change", "doors", "time"}
+# What `pack` measures needs whole traces, and plots.
+# What `journal` measures needs thousands of entries, in two databases.
+LONG = {"change", "doors", "journal", "pack", "time"}
 
 
 @pytest.fixture(autouse=True)
