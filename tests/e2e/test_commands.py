@@ -153,7 +153,7 @@ def test_scale_up_and_down_leaves_the_rest_alone(tidied: RealCell) -> None:
 
 
 def test_restart_gives_the_named_tasks_a_fresh_attempt(tidied: RealCell) -> None:
-    submitted(tidied, SLEEPERS)
+    submitted(tidied, SLEEPERS + "update: {settle: 1s}\n")
     before = lives(tidied, "ann/sleepers")
     tidied.ok("job", "restart", "sleepers", "0,2")
     wait_until(lambda: fresh(tidied) > before["ann/sleepers/0"].attempt, PATIENCE_SECONDS)

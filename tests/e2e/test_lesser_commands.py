@@ -7,6 +7,7 @@ from tests.e2e.watched import submitted, tasks_of
 from tests.forked import BORGCTL, call
 
 SLEEPS = "run: [sleep, '100000']\nresources: {cpu: 10m, ram: 8MiB}\n"
+SETTLES_SOON = "update: {settle: 1s}\n"
 APP = f"kind: app\nname: one\n---\nname: of-one\n{SLEEPS}"
 CRON = "kind: cron\nname: yearly\nschedule: '0 0 1 1 *'\nrun: ['true']\n"
 
@@ -21,8 +22,9 @@ def test_taints(tidied: RealCell) -> None:
 
 
 def test_an_earlier_version_comes_back(tidied: RealCell) -> None:
-    submitted(tidied, "name: undone\n" + SLEEPS)
-    submitted(tidied, "name: undone\n" + SLEEPS + "env: {LEVEL: high}\n")
+    job = "name: undone\n" + SLEEPS + SETTLES_SOON
+    submitted(tidied, job)
+    submitted(tidied, job + "env: {LEVEL: high}\n")
     assert "is version 1 again" in tidied.ok("job", "undo", "undone")
     tidied.ok("job", "wait", "undone")
     assert "LEVEL" not in tidied.ok("job", "show", "undone", "-o", "file")
