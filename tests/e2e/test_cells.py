@@ -76,7 +76,7 @@ def test_jobs_go_where_there_is_room(both: Both) -> None:
     assert "ann/third goes to east" in said_of_prod
     assert "west: 1 other task preempted" in said_of_prod
     # What is there stays there, wherever there is more room.
-    changed = job("second", 0.6, both.east, "env: {RELEASE: '2'}\n")
+    changed = job("second", 0.6, both.east, "env: {RELEASE: '2'}\nupdate: {settle: 1s}\n")
     assert "ann/second goes to west, where it is already" in both.borgctl(f"{submit} all", changed).out
     becomes(both.where, {"second": ["west"], "third": ["east"]})
 
