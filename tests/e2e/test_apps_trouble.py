@@ -229,13 +229,13 @@ SAID = {
     "valueless.yaml": "release",
     "misspelt.yaml": "'task' is not a field of the job",
 }
-ENDLESS = "std.foldl(function(a, b) a + b, std.range(0, 1000000000), 0)"
+FAILS = "error 'no such release'"
 
 
 def test_a_folder_with_mistakes_of_all_kinds_changes_nothing_and_names_them_all(
     cell: RealCell, tmp_path: Path
 ) -> None:
-    for name, text in {**WRONG, "endless.jsonnet": ENDLESS, "right.yaml": job("right")}.items():
+    for name, text in {**WRONG, "fails.jsonnet": FAILS, "right.yaml": job("right")}.items():
         (tmp_path / name).write_text(text)
     before = things(cell)
     said = cell.borgctl("apply", tmp_path, *ANN)
@@ -243,8 +243,8 @@ def test_a_folder_with_mistakes_of_all_kinds_changes_nothing_and_names_them_all(
     for name, words in SAID.items():
         assert name in said.err, said.err
         assert words in said.err
-    assert "endless.jsonnet" in said.err
-    assert "takes more than 5 s of cpu" in said.err
+    assert "fails.jsonnet" in said.err
+    assert "no such release" in said.err
     assert "nothing was applied: correct every file first" in said.err
     assert things(cell) == before
 
