@@ -7,16 +7,8 @@ from borgish.api.views.crons import cron_view
 from borgish.api.views.jobs import job_view, worst_outcome
 from borgish.api.views.rollouts import update_words
 from borgish.api.views.tally import Tally
-from borgish.cell.apps.decide import (
-    AppPlan,
-    CronChange,
-    JobChange,
-    absent,
-    crons_of,
-    members,
-    plan_words,
-    run_by,
-)
+from borgish.cell.apps.decide import AppPlan, CronChange, JobChange, plan_words
+from borgish.cell.apps.members import absent, crons_of, members, run_by
 from borgish.cell.diff import cron_differences, document_differences
 from borgish.cell.events import CronSet
 from borgish.cell.model import App, AppVersion, Cell, Job

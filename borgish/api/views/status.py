@@ -11,7 +11,7 @@ from borgish.api.views.jobs import job_view
 from borgish.api.views.machines import drained_text, machine_rank, machine_view, silent
 from borgish.api.views.sums import DEAD, FAILED, FINISHED, PENDING, RUNNING, TASKS
 from borgish.api.views.tally import Tally
-from borgish.cell.apps.decide import members
+from borgish.cell.apps.members import members
 from borgish.cell.free_space import AMPLE, FreeSpace, refusing
 from borgish.cell.machines.drains import Drains
 from borgish.cell.model import Cell

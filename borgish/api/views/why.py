@@ -9,7 +9,7 @@ from borgish.api.views.jobs import count_not_up, job_outcome, tasks_not_up, wors
 from borgish.api.views.order import deadline_sentence, order_sentences
 from borgish.api.views.rollouts import ways_out
 from borgish.api.views.tasks import last_exit, phase_of, seen_attempt, task_view_of
-from borgish.cell.apps.decide import absent, crons_of, members
+from borgish.cell.apps.members import absent, crons_of, members
 from borgish.cell.apps.order import wait_line
 from borgish.cell.commands import SeenAttempt
 from borgish.cell.machines.drains import Drains, drain_words
