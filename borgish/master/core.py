@@ -126,7 +126,6 @@ class Core:
         self._never_read: list[str] = []  # those of a large cell that it has never looked at
         if sum(map(self._reading, self._stale)) > READ_MAX:
             self._never_read, self._stale = sorted(self._stale, reverse=True), set()
-            self._scheduler.begin(cell)
         self._read: set[str] = set()  # those that it has read in this step, as they are since
         self._entries: list[Entry] = []
         self._audit: list[tuple[AuditNote, int]] = []  # with positions of journal entries
@@ -163,6 +162,8 @@ class Core:
         UnsafeConfiguration where the rules do not go with the cell.
         """
         self._record(BeginEpoch(epoch, holder, rules, seen), "election", now)
+        if self._never_read:
+            self._scheduler.begin(self.cell)  # by the bands of these rules
         if admitted is not None:
             self._audited(BY_HOST, admitted, self._record(admitted, HOST, now), now)
         return self._finish((), frozenset(self.cell.machines), more=False)
@@ -241,6 +242,7 @@ class Core:
             more,
             audit,
             self._failures.take(),
+            reads=bool(self._never_read),
         )
 
     def _restart_silence_after_stall(self, now: Now) -> None:
@@ -299,6 +301,7 @@ class Core:
         decision = decide(self.cell, self.observed, SubmitJob(spec), actor, now)
         plan = Plan()
         if decision.events and not any(isinstance(event, JobChanged) for event in decision.events):
+            # In the first second of a large cell that is many, and holds up others as long as all of them do.
             unread = sorted(self._unread().union(self._never_read))
             again = coming_back(decision)
             plan = self._scheduler.dry_run(self.cell, self.observed, spec, unread, now, again)

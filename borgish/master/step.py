@@ -76,3 +76,4 @@ class Step(msgspec.Struct, frozen=True):
     more: bool  # work is left: step again at once
     audit: tuple[tuple[AuditNote, int], ...] = ()  # for the audit log, with positions of journal entries
     failures: tuple[Failure, ...] = ()  # what it failed at and went on without
+    reads: bool = False  # machines are left that have to be read before there can be a pass

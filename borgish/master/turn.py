@@ -113,7 +113,8 @@ class Turn:
         try:
             self.free_space = self._store.free_space()
             step = self._core.step(inputs, began, self.free_space, self._pace.tasks)
-            self._pace.took(self._clock.now().mono - self._taken_at, was_full=step.more)
+            if not step.reads:
+                self._pace.took(self._clock.now().mono - self._taken_at, was_full=step.more)
         except BaseException:
             self._durable.clear()  # nobody may see what is in memory now
             raise

@@ -94,7 +94,8 @@ class Scheduler:
         self._planned: set[str] = set()  # machines with placements that were planned, not yet seen done
 
     def begin(self, cell: Cell) -> None:
-        """Have no pass read all machines at once: each of them is refreshed before the first one."""
+        """Keep rows for a cell of which no machine is read yet. Each is refreshed before the first pass, or
+        else that would read all of them at once."""
         fleet = Fleet(self._seed, len(cell.machines))
         fleet.bands = cell.rules.bands
         self._memory = self._memory_of(fleet)

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from borgish.bands import Bands
 from borgish.cell.access.commands import AdmitTokens
 from borgish.cell.access.model import Role, Token
 from borgish.cell.apply import apply_entry
@@ -20,7 +21,7 @@ from borgish.cell.commands import (
 )
 from borgish.cell.events import Entry
 from borgish.cell.invariants import violations
-from borgish.cell.model import Cell, Machine, Snapshot
+from borgish.cell.model import Cell, Machine, Rules, Snapshot
 from borgish.cell.observed import Miss
 from borgish.clock import Now
 from borgish.errors import Conflict, NotFound, PreconditionFailed
@@ -89,8 +90,8 @@ class Driver:
     def report(self, name: str, *attempts: SeenAttempt) -> Step:
         return self.step(CommandRequest(2, Observe(name, "b", name, attempts), name))
 
-    def states(self) -> list[State]:
-        return [task.state for task in self.core.cell.jobs["ann/web"].tasks]
+    def states(self, name: str = "web") -> list[State]:
+        return [task.state for task in self.core.cell.jobs[f"ann/{name}"].tasks]
 
 
 @pytest.fixture
@@ -585,3 +586,22 @@ def test_a_leader_reads_a_large_cell_in_slices_before_it_places(monkeypatch: pyt
     assert steps == [True] * (len(steps) - 1) + [False]
     assert len(steps) >= 93 // 20
     assert [entry.events for entry in sliced.entries] == [entry.events for entry in at_once.entries]
+
+
+def test_machines_read_in_slices_are_read_by_the_rules_of_the_leader(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(core, "READ_MAX", 5)
+    driver = Driver(0)
+    driver.core = Core(Driver(10).core.cell, ReconcileSettings(), driver.now)
+    driver.core.begin(2, "me", driver.now, Rules(Bands(production=150)))
+    driver.now = driver.now.later(2.0)
+    heard = PollsAnswered(dict.fromkeys(driver.core.cell.machines, driver.now.mono))
+    resources = Resources(3500, GIB)
+    full = JobSpec("full", "ann", 10, ("sleep",), priority=160, resources=resources)
+    step = driver.step(heard, CommandRequest(1, SubmitJob(full), "ann"))
+    while step.more:
+        assert step.reads
+        step = driver.step()
+    assert driver.states("full") == [State.RUNNING] * 10
+    driver.ask(SubmitJob(JobSpec("late", "ann", 2, ("sleep",), priority=250, resources=resources)))
+    (refusal,) = driver.core.refusals["ann/late"]
+    assert refusal.reasons == {"cpu": 10}  # nobody leaves: both are production
