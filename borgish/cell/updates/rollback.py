@@ -74,7 +74,7 @@ class RollbackTarget(msgspec.Struct, eq=False):
     """
 
     cell: Cell
-    jobs: set[str] | None = None  # None: nothing was compared, and any may
+    jobs: set[str] | None = None  # those that may differ; None: nothing was compared, and any may
     machines: set[str] | None = None
 
     def note(self, touched: Touched) -> None:

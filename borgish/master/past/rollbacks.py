@@ -101,6 +101,7 @@ class Rollbacks:
             yield
         finally:
             self._targets.discard(target)
+            target.jobs = target.machines = None  # for one that is decided after its asker went away
 
     async def _command(self, moment: Moment, asked: RollbackRequest) -> tuple[AsOf, RollbackTarget, RollBack]:
         to = await self._moments.find(moment)

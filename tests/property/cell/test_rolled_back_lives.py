@@ -13,15 +13,20 @@ from borgish.cell.apply import apply_entry
 from borgish.cell.command import Command
 from borgish.cell.commands import (
     CordonMachine,
+    DrainMachines,
     EvictTasks,
     ForgetJob,
     JoinMachine,
     KillTasks,
+    MaintainMachines,
     RemoveMachine,
     RestartTasks,
     ScaleJob,
     SubmitJob,
+    TaintMachine,
     UncordonMachine,
+    UndrainMachines,
+    UntaintMachine,
 )
 from borgish.cell.events import Entry, RolledBack, TasksPlaced
 from borgish.cell.invariants import violations
@@ -34,7 +39,7 @@ from borgish.master.step import Step
 from borgish.spec.changes import same_program
 from borgish.spec.constraints import matches
 from borgish.spec.job import Constraint, JobSpec, Override, Restart
-from borgish.vocabulary import Ending, Eviction, RestartPolicy, RolloutKind, State
+from borgish.vocabulary import Ending, Eviction, RestartPolicy, RolloutKind, State, TaintEffect
 from tests.profiles import examples
 from tests.unit.cell.lived import CRASHES, NAME, Lived, machine, spec, wanted_of
 
@@ -298,6 +303,22 @@ def test_what_should_run_goes_on_untouched(moves: list[Any], back: tuple[int, bo
         assert not {key for key in before.keys() - stays if after.get(key) == before[key]}
 
 
+marks: st.SearchStrategy[Command] = st.one_of(
+    st.builds(TaintMachine, machines, st.just("spot"), effect=st.sampled_from(TaintEffect)),
+    st.builds(UntaintMachine, machines, st.just("spot")),
+    st.builds(DrainMachines, machines.map(lambda name: (name,))),
+    st.builds(UndrainMachines, machines.map(lambda name: (name,))),
+    # Some are over before it is decided, others not.
+    st.builds(
+        MaintainMachines,
+        machines.map(lambda name: (name,)),
+        begins=st.just(1005.0),
+        ends=st.sampled_from([1010.0, 9999.0]),
+    ),
+)
+marked_moves = st.lists(commands | ends | marks | marks | st.just("wait"), min_size=5, max_size=20)
+
+
 class Compared(Lived):
     """One whose cell is compared with an earlier one, so many records before each step."""
 
@@ -325,7 +346,7 @@ class Compared(Lived):
 
 
 @settings(max_examples=examples(150))
-@given(moves, st.integers(1, 30), st.integers(0, 3), moves, moves)
+@given(marked_moves, st.integers(1, 30), st.integers(0, 3), marked_moves, marked_moves)
 def test_compared_in_slices_the_plan_is_the_same(
     first: list[Any], pick: int, records_a_step: int, meanwhile: list[Any], in_the_turn: list[Any]
 ) -> None:

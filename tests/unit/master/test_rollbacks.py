@@ -26,6 +26,7 @@ from borgish.master.inbox import Inbox
 from borgish.master.past.checkpoints import Checkpointer
 from borgish.master.past.moments import Moments
 from borgish.master.past.rollbacks import Rollbacks
+from borgish.master.step import Step
 from borgish.master.turn import Turn
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.store.base import Store
@@ -33,7 +34,8 @@ from borgish.store.codec import compress, encode_snapshot, sha256_of
 from borgish.store.memory import MemoryStore
 from borgish.store.migrate import BEFORE_MIGRATION
 from borgish.store.open import open_store
-from borgish.wire.api import Accepted
+from borgish.vocabulary import State
+from borgish.wire.api import Accepted, CheckpointView
 from borgish.wire.api_past import RollbackPlan, RollbackRequest
 from tests.unit.cell.lived import machine, spec
 
@@ -53,7 +55,7 @@ class Bench:
         self.core = Core(cell, silence_is_fine, self.clock.now())
         first = self.core.begin(epoch, "me", self.clock.now(), seen=seen)
         self.inbox = Inbox()
-        self.turn = Turn(self.core, self.store, self.inbox, self.clock, lambda _: None, lambda _: None)
+        self.turn = Turn(self.core, self.store, self.inbox, self.clock, self.released, lambda _: None)
         self.turns = asyncio.create_task(self.turn.run(first))
         self.checkpointer = Checkpointer(self.core, self.turn, self.store, self.clock)
         moments = Moments(self.core, self.turn, self.store, self.clock, lambda: Daemon(1.0, "memory"))
@@ -66,6 +68,9 @@ class Bench:
             self.checkpointer,
             self.clock,
         )
+
+    def released(self, step: Step) -> None:
+        self.rollbacks.released(step)
 
     async def end(self) -> None:
         self.turn.stop()
@@ -263,3 +268,21 @@ async def test_the_plan_says_what_becomes_of_versions_and_of_an_update(bench: Be
     await bench.do(SubmitJob(spec(tasks=4, run=("newer",))))
     (job,) = (await bench.plan(str(GOOD))).jobs
     assert job.lines[:2] == ("version: 3 -> 4", "the update under way is over")
+
+
+async def test_what_changes_after_it_was_compared_is_rolled_back_too(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await bench.do(SubmitJob(spec("other", 1)))
+    good = bench.core.cell.position
+    await bench.do(KillTasks("ann/web"))
+    make = bench.checkpointer.make
+
+    async def kept(*how: str) -> CheckpointView:
+        await bench.do(KillTasks("ann/other"))  # the cell was compared before it is kept
+        return await make(*how)
+
+    monkeypatch.setattr(bench.checkpointer, "make", kept)
+    await bench.back(str(good))
+    states = {key: job.tasks[0].state for key, job in bench.core.cell.jobs.items()}
+    assert states == {"ann/web": State.RUNNING, "ann/other": State.RUNNING}
