@@ -75,9 +75,11 @@ def client_at(
     client = session.client(SECONDS_MAX if at else seconds)
     if session.from_standby and not leader_only:
         return _of_standby(session, client, at, form)
+    if not at and not session.at_least:
+        return client
+    found = client.get("/v1/moment", _moment(session, at), AsOf)
     if not at:
         return client
-    found = client.get("/v1/moment", {"at": zoned(at)}, AsOf)
     _print_moment(moment_lines(found), form)
     return client.as_of(found.position)
 
@@ -94,9 +96,7 @@ def _of_standby(session: Session, client: "Client", at: str, form: Form) -> "Cli
     """Return a client of a master that stands by, and print which moment is shown, with ``at`` one of the
     past; of the leader, and print why, where none has what is asked for."""
     standby = standby_of(session, client) or client
-    asked, params = standby.url, {"at": zoned(at)} if at else {}
-    if standby is client and session.at_least:  # refused where there is no such position yet
-        params["at_least"] = str(session.at_least)
+    asked, params = standby.url, _moment(session, at)
     found = standby.get("/v1/moment", params, AsOf)
     if standby.url != asked:
         lacks = "cannot show that" if at else f"does not have position {session.at_least} yet"
@@ -106,6 +106,12 @@ def _of_standby(session: Session, client: "Client", at: str, form: Form) -> "Cli
     if at or answers:
         _print_moment(moment_lines(found, f"{_NOT_KEPT if at else _NOT_SEEN}{answers}"), form)
     return standby.as_of(found.position) if at else standby
+
+
+def _moment(session: Session, at: str) -> dict[str, str]:
+    """Return which moment is asked for, and the position without which the answer is a refusal."""
+    params = {"at": zoned(at)} if at else {}
+    return params | ({"at_least": str(session.at_least)} if session.at_least else {})
 
 
 def _print_moment(lines: list[str], form: Form) -> None:

@@ -94,6 +94,9 @@ def test_the_leader_is_asked_whether_there_is_the_position(standby: FakeMaster, 
     asked = {each.path: each.query.get("at_least") for each in standby.asked}
     assert asked["/v1/moment"] == "50"
     assert asked["/v1/jobs"] is None
+    assert run("--read-from", "standby", "--at-least", "51", "why", "ann/web") == 0
+    moments = [each.query.get("at_least") for each in standby.asked if each.path == "/v1/moment"]
+    assert moments == ["50", "51"]
 
 
 def test_the_dashboard_asks_it_for_what_is_of_the_past(
