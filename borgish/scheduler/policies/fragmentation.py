@@ -119,7 +119,7 @@ class TypicalShapes:
         copies = np.floor(per_level[self._level] / self.wholes)
         can = (copies >= 1.0) & (states.cpu >= self.cpu) & (states.ram >= self.ram)
         for there, needed in zip(states.others, self._other_needs, strict=True):
-            can &= there >= needed
+            can &= (there >= needed) | (needed <= 0)  # below 0 is free where more is in use than there is
         can &= self._may(fleet)[self._wanted][:, states.rows]
         return Fits(can, small, copies, states.free.sum(axis=0))
 

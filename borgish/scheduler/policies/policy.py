@@ -32,7 +32,7 @@ BEST_FIT = 0.05
 OTHERS_FADE_FIT = 16.0
 """Beside one other resource that is as scarce as cpu or ram, best fit counts ``1 + OTHERS_FADE_FIT`` times
 less: what a small task strands is little beside what machines have left, so that with all of best fit the
-fuller one wins, whatever it has too little of.
+fuller machine would win even where it lacks what is scarce.
 """
 OTHERS_LEAST = 0.01
 """A resource that is less scarce than this, beside cpu or ram, does not count."""
