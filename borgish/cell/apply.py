@@ -315,12 +315,22 @@ def _tasks_restarted(cell: Cell, event: TasksRestarted, entry: Entry) -> None:
     transition(cell, job, event.indexes, TaskEvent.UPDATE, entry.at)
 
 
+def _left_on_purpose(allocs: str, event: TasksEvicted, entry: Entry) -> bool:
+    """Return whether what was in allocs left because these were taken down on purpose, by the same entry."""
+    return event.cause is Eviction.ALLOC_MOVED and any(
+        (isinstance(other, TasksEvicted) and other.job == allocs and other.cause in VOLUNTARY)
+        or (isinstance(other, RolloutWentOn) and other.job == allocs and other.disruptions > 0)
+        for other in entry.events
+    )
+
+
 def _tasks_evicted(cell: Cell, event: TasksEvicted, entry: Entry) -> None:
     job = cell.jobs[event.job]
     reason, notice_seconds = event.reason or event.cause, event.notice_seconds
     transition(cell, job, event.pending, TaskEvent.EVICT, entry.at, reason, notice_seconds=notice_seconds)
     transition(cell, job, event.taken_over, TaskEvent.HAND_OVER, entry.at, notice_seconds=notice_seconds)
-    if event.cause in VOLUNTARY or _left_on_purpose(job.spec.inside, event, entry):
+    has_rate = job.spec.disruption.max_rate is not None
+    if has_rate and (event.cause in VOLUNTARY or _left_on_purpose(job.spec.inside, event, entry)):
         note_disrupted(job, len(event.indexes), entry.at)
     for index in event.indexes:
         task = job.tasks[index]
@@ -385,15 +395,6 @@ def _job_released(cell: Cell, event: JobReleased, _entry: Entry) -> None:
         task = job.tasks[index]
         task.failed = tuple(msgspec.structs.replace(each, until=0.0) for each in task.failed)
     touch(cell, job, failing)
-
-
-def _left_on_purpose(allocs: str, event: TasksEvicted, entry: Entry) -> bool:
-    """Return whether what was in allocs left because these were taken down on purpose, by the same entry."""
-    return event.cause is Eviction.ALLOC_MOVED and any(
-        (isinstance(other, TasksEvicted) and other.job == allocs and other.cause in VOLUNTARY)
-        or (isinstance(other, RolloutWentOn) and other.job == allocs and other.disruptions > 0)
-        for other in entry.events
-    )
 
 
 def _job_ready(cell: Cell, event: JobReady, _entry: Entry) -> None:

@@ -5,12 +5,15 @@ from typing import Any
 import msgspec
 import pytest
 
+from borgish.cell.command import Command
 from borgish.cell.commands import (
+    AdvanceRollouts,
     EvictTasks,
     FreezeCell,
     KillTasks,
     PlaceTasks,
     RemoveBudget,
+    RestartTasks,
     SeenAttempt,
     SetBudget,
     SetMachineDown,
@@ -172,10 +175,15 @@ def test_with_an_alloc_goes_what_is_in_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cause", "counts"), [(Eviction.DRAIN, True), (Eviction.RESTART, True), (Eviction.MACHINE_LOST, False)]
+    ("commands", "counts"),
+    [
+        ([EvictTasks("ann/room", (0,), Eviction.DRAIN)], True),
+        ([RestartTasks("ann/room", (0,)), AdvanceRollouts({"ann/room": (0,)})], True),
+        ([EvictTasks("ann/room", (0,), Eviction.MACHINE_LOST)], False),
+    ],
 )
 def test_what_is_in_an_alloc_counts_towards_its_rate_where_the_alloc_left_on_purpose(
-    cause: Eviction, counts: bool
+    commands: list[Command], counts: bool
 ) -> None:
     desk = Desk()
     room = spec("room", 2, resources=Resources(10, 1024), kind=JobKind.ALLOC_SET)
@@ -185,7 +193,8 @@ def test_what_is_in_an_alloc_counts_towards_its_rate_where_the_alloc_left_on_pur
     desk.do(PlaceTasks("ann/inner", (0, 1, 2), ("m1",) * 3, allocs=(0, 0, 1)))
     attempt = desk.cell.jobs["ann/inner"].tasks[0].attempt
     desk.report(*(SeenAttempt(f"ann/inner/{index}", attempt, Phase.UP) for index in range(3)), whole=True)
-    desk.do(EvictTasks("ann/room", (0,), cause))
+    for command in commands:
+        desk.do(command)
     wait = "of ann/inner at most 2 per 10m may be taken down on purpose (max_rate), and 2 were"
     assert gate(desk).refused("ann/room", 1) == (wait if counts else "")
 
