@@ -237,13 +237,18 @@ def _main() -> None:
                 return
             *streams, conversation = descriptors
             answers = socket.socket(fileno=conversation)
-            running[_begun(streams, answers)] = answers
+            with answers.makefile("r") as lines:
+                asked = lines.readline()
+            if asked:
+                running[_begun(json.loads(asked), streams, answers)] = answers
+            else:  # who asked was cut off
+                answers.close()
+            for descriptor in streams:
+                os.close(descriptor)
 
 
-def _begun(streams: list[int], answers: socket.socket) -> int:
+def _begun(request: dict[str, Any], streams: list[int], answers: socket.socket) -> int:
     """Fork the program that is asked for, and return its pid, which is said as well."""
-    with answers.makefile("r") as lines:
-        request = json.loads(lines.readline())
     pid = os.fork()
     if pid == 0:
         signal.set_wakeup_fd(-1)
@@ -253,8 +258,6 @@ def _begun(streams: list[int], answers: socket.socket) -> int:
         daemons = importlib.import_module("borgish.cli.daemons")
         vars(daemons)["subprocess"] = SimpleNamespace(**vars(subprocess) | {"Popen": _popen})
         os._exit(_run(request["module"], request["arguments"], request["environment"], request["cwd"]))
-    for descriptor in streams:
-        os.close(descriptor)
     _say(answers, pid)
     return pid
 
