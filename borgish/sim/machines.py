@@ -1,7 +1,7 @@
 """Machines with the real borglet on them.
 
 Nothing is decided here. A borglet gets its clock, disk, network and runtime from its machine, and the rest is
-what runs in a real cell: ``borglet.agent``, ``server`` and ``join``.
+what runs in a real cell: ``borglet.agent``, ``server`` and ``joining``.
 """
 
 import asyncio

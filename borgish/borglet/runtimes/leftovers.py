@@ -2,7 +2,7 @@
 why.
 
 One rule for all runtimes; each holds and removes what it keeps itself: folders here, containers in
-``docker_inventory``. Nothing gets here before the master has its end for good, so the rule asks nobody.
+``docker.inventory``. Nothing gets here before the master has its end for good, so the rule asks nobody.
 """
 
 import asyncio

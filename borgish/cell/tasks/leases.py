@@ -5,7 +5,7 @@ placed while another may run. One may run from its placement until its machine r
 lease has lapsed (at-most-one, as by Gray and Cheriton's leases; a StatefulSet of Kubernetes has the same
 promise, and waits for people).
 
-The lease is held on the machine, by the shim of the run itself (``borglet/runtimes/shim``): it ends the
+The lease is held on the machine, by the shim of the run itself (``runtimes/process/shim``): it ends the
 program ``LEASE_SECONDS`` after the machine's last contact with a master whose assignment names the attempt,
 whether or not a borglet lives. A contact is as old as the borglet's answer to which the master's poll refers
 (``PollRequest.echo``): a poll that was held up on its way, or that a stopped borglet reads late, renews

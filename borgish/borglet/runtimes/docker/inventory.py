@@ -1,12 +1,12 @@
 """The containers of a machine: which run of an attempt is its latest, which have ended, which stay.
 
 Ends come as events, at once; a listing of everything, now and then, finds what events did not report. Kept in
-one event loop. Making containers is left to ``docker_start``.
+one event loop. Making containers is left to ``start``.
 
 Containers of attempts that were let go stay for a while, so that their output can be read. Their name is
 the mark and has the time in it, and for how long they are wanted: labels stay as they were made, but a name
 can change, and the engine keeps it for the borglets to come. The output of one takes at most 30 MiB, see
-``docker_container.LOG_OPTIONS``.
+``container.LOG_OPTIONS``.
 """
 
 import asyncio

@@ -4,12 +4,12 @@ The engine keeps the containers, their output and how they ended; this only know
 their labels, so that a borglet that starts anew finds all as it was. An engine that does not answer
 is trouble of the machine: no task is taken for ended because of it.
 
-    docker_engine     calls with deadlines, from threads; commands beside a task
-    docker_container  what an attempt is as a container, both ways; talks to nobody
-    docker_inventory  which containers there are, which have ended, which stay for their output
-    docker_host       the cell's network, and what the engine and its machine hold
-    docker_start      making one, and whether its program could be run
-    here              the runtime, the images that there are, what containers use
+    engine     calls with deadlines, from threads; commands beside a task
+    container  what an attempt is as a container, both ways; talks to nobody
+    inventory  which containers there are, which have ended, which stay for their output
+    host       the cell's network, and what the engine and its machine hold
+    start      making one, and whether its program could be run
+    here       the runtime, the images that there are, what containers use
 """
 
 import asyncio
