@@ -329,6 +329,7 @@ def _tasks_evicted(cell: Cell, event: TasksEvicted, entry: Entry) -> None:
     reason, notice_seconds = event.reason or event.cause, event.notice_seconds
     transition(cell, job, event.pending, TaskEvent.EVICT, entry.at, reason, notice_seconds=notice_seconds)
     transition(cell, job, event.taken_over, TaskEvent.HAND_OVER, entry.at, notice_seconds=notice_seconds)
+    # Asked first: with many allocs thousands of jobs may leave in one entry, which is gone through for each.
     has_rate = job.spec.disruption.max_rate is not None
     if has_rate and (event.cause in VOLUNTARY or _left_on_purpose(job.spec.inside, event, entry)):
         note_disrupted(job, len(event.indexes), entry.at)

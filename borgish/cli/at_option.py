@@ -78,7 +78,7 @@ def client_at(
     if not at and not session.at_least:
         return client
     found = client.get("/v1/moment", _moment(session, at), AsOf)
-    if not at:
+    if not at:  # asked only to have a position refused that does not exist yet
         return client
     _print_moment(moment_lines(found), form)
     return client.as_of(found.position)

@@ -124,7 +124,7 @@ class Core:
         self._has_more = False  # for the scheduler, after its last pass
         self._stale: set[str] = set(cell.machines)  # machines the scheduler has to look at again
         self._never_read: list[str] = []  # those of a large cell that it has never looked at
-        if sum(map(self._reading, self._stale)) > READ_MAX:
+        if sum(map(self._read_cost, self._stale)) > READ_MAX:
             self._never_read, self._stale = sorted(self._stale, reverse=True), set()
         self._read: set[str] = set()  # those that it has read in this step, as they are since
         self._entries: list[Entry] = []
@@ -474,10 +474,10 @@ class Core:
         found, left = set[str](), READ_MAX
         while self._never_read and left > 0:
             found.add(name := self._never_read.pop())
-            left -= self._reading(name)
+            left -= self._read_cost(name)
         return found
 
-    def _reading(self, machine: str) -> int:
+    def _read_cost(self, machine: str) -> int:
         """Return what it takes to read a machine, in machines and tasks."""
         return 1 + len(self.cell.placed.get(machine, ()))
 

@@ -154,9 +154,13 @@ def _is_unchanged(now: Cell, then: Cell, key: str) -> bool:
         return True
     if job is None or before is None or job.rollout is not None or before.rollout is not None:
         return False
-    if _header(job) != _header(before) or (before.app and before.app not in then.apps):
-        return False
-    return not (job.dead or before.dead) or _are_over_alike(job, before)
+    return _header(job) == _header(before) and (_all_live(job, before) or _are_over_alike(job, before))
+
+
+def _all_live(job: Job, before: Job) -> bool:
+    """Return whether no task of a job is over, nor was then: where the specification is the same, each of
+    them stays."""
+    return not job.dead and not before.dead and job.rollout is None
 
 
 def _are_over_alike(job: Job, before: Job) -> bool:
@@ -470,7 +474,7 @@ def _with(actions: Mapping[int, _Action], action: _Action) -> list[int]:
 
 def _actions(job: Job, before: Job, machines: Mapping[str, Machine]) -> dict[int, _Action]:
     """Return the action of each task that is there now and was there then; of most, that it stays."""
-    if job.spec == before.spec and not job.dead and not before.dead and job.rollout is None:
+    if job.spec == before.spec and _all_live(job, before):
         return {}
     compared: dict[int, SpecChange] = {}  # by the identity of a specification
     actions = {}

@@ -566,7 +566,7 @@ def test_a_leader_reads_a_large_cell_in_slices_before_it_places(monkeypatch: pyt
     before.ask(SubmitJob(JobSpec("huge", "ann", 3, ("sleep", "1"), resources=Resources(3000, GIB))))
     cell = encode_snapshot(before.core.cell.snapshot())
 
-    def led(read_max: int, monkeypatch: pytest.MonkeyPatch) -> tuple[Driver, list[bool]]:
+    def led(read_max: int) -> tuple[Driver, list[bool]]:
         monkeypatch.setattr(core, "READ_MAX", read_max)
         driver = Driver(0)
         driver.core = Core(Cell(decode_snapshot(cell, "test")), ReconcileSettings(), driver.now)
@@ -580,8 +580,8 @@ def test_a_leader_reads_a_large_cell_in_slices_before_it_places(monkeypatch: pyt
             more.append(driver.step().more)
         return driver, more
 
-    at_once, once = led(1000, monkeypatch)
-    sliced, steps = led(20, monkeypatch)
+    at_once, once = led(1000)
+    sliced, steps = led(20)
     assert once == [False]
     assert steps == [True] * (len(steps) - 1) + [False]
     assert len(steps) >= 93 // 20
