@@ -38,8 +38,8 @@ AT_START = 16
 AT_ONCE_MAX = 32
 GROWTH_MAX = 2.0
 
-IN_FLIGHT_MAX = 64
-"""Begun and not answered: together they are some tens of milliseconds, and one commit is for so many."""
+IN_FLIGHT_MAX = 32
+"""Begun and not answered: one commit is for so many, and all of them go on in the round after it."""
 IN_FLIGHT_SECONDS = 0.05
 """What is not answered after so long waits for something else than a commit, unless the disk is slow."""
 

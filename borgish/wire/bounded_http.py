@@ -15,7 +15,7 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Iterator
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import msgspec
 import uvicorn
@@ -39,9 +39,12 @@ BODY_SECONDS_MAX = 60.0
 UNAUTHENTICATED_OF_ADDRESS = 100
 HURRIED_SECONDS_MAX = 5.0
 _HURRIED = 25  # for each stranger of an address that has the time of a head
-_ACCEPTED_AT_ONCE = 250  # some milliseconds; what the kernel keeps has an order, and others wait behind it
-_TAKEN_AT_ONCE = 64  # about as many as come meanwhile in a crowd: who came in its midst is soon taken, too
+_ACCEPTED_AT_ONCE = 32  # some milliseconds; what the kernel keeps has an order, and others wait behind it
+_TAKEN_AT_ONCE = 32  # about as many as come meanwhile in a crowd: who came in its midst is soon taken, too
+_READ_AT_ONCE = 32  # of what strangers send: the loop gives all that there is to read to us in one round
 _NOT_ACCEPTING_SECONDS = 0.1
+
+T = TypeVar("T")
 
 ON_AUTHENTICATED = "borgish.on_authenticated"
 """The key in the state of a request's scope: to be called where its token is valid."""
@@ -86,6 +89,8 @@ class UnauthenticatedConnections:
         self._descriptors, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         self._all: dict[BoundedHttp, None] = {}  # the oldest first, like those of each source
         self._by_source: dict[str, dict[BoundedHttp, None]] = {}
+        self._unread = _Arrivals[tuple[BoundedHttp, bytes]]()
+        self._may_read, self._has_round = _READ_AT_ONCE, False
 
     def has_room(self, connections: int) -> bool:
         """Return whether there is room for one more than so many connections of all."""
@@ -106,6 +111,28 @@ class UnauthenticatedConnections:
         del self._all[one], self._by_source[source][one]
         if not self._by_source[source]:
             del self._by_source[source]
+
+    def read(self, one: "BoundedHttp", source: str, data: bytes) -> None:
+        """Have one read what it sent: a few in each round of the loop, and the others when it is their turn.
+        So those who are known are read first, however many strangers send at once."""
+        if self._may_read and not self._unread:
+            self._may_read -= 1
+            one.read(data)
+        else:
+            one.transport.pause_reading()
+            self._unread.add((one, data), source)
+        if not self._has_round:
+            self._has_round = True
+            asyncio.get_running_loop().call_soon(self._read_some)
+
+    def _read_some(self) -> None:
+        self._may_read, self._has_round = _READ_AT_ONCE, bool(self._unread)
+        while self._may_read and self._unread:
+            one, data = self._unread.next()
+            self._may_read -= 1
+            one.go_on(data)
+        if self._has_round:
+            asyncio.get_running_loop().call_soon(self._read_some)
 
 
 class BoundedHttp(HttpToolsProtocol):
@@ -163,6 +190,20 @@ class BoundedHttp(HttpToolsProtocol):
             self._loss.call()
 
     def data_received(self, data: bytes) -> None:
+        if self._strangers is not None:
+            self._strangers.read(self, self._source, data)
+        else:
+            self.read(data)
+
+    def go_on(self, data: bytes) -> None:
+        """Read what had to wait, and then what comes after it, unless the connection is closed by now."""
+        if not self._loss.happened and not self.transport.is_closing():
+            self.read(data)
+            if not self.flow.read_paused and not self.transport.is_closing():
+                self.transport.resume_reading()
+
+    def read(self, data: bytes) -> None:
+        """Take in what was received."""
         self._got_on = False
         super().data_received(data)
         self._loose_bytes = 0 if self._got_on else self._loose_bytes + len(data)
@@ -245,7 +286,7 @@ class BoundedServer(uvicorn.Server):
         self._strangers = strangers or UnauthenticatedConnections()
         self._arriving: set[asyncio.Task[None]] = set()
         self._shaking = 0  # handshakes that have their turn
-        self._waiting = _Arrivals()
+        self._waiting = _Arrivals[tuple[socket.socket, BoundedHttp]]()
         self._is_taking = False
 
     @contextlib.contextmanager
@@ -267,7 +308,7 @@ class BoundedServer(uvicorn.Server):
             return
         protocol = BoundedHttp(self.config, self.server_state, self.lifespan.state)
         protocol.add_to(self._strangers, source, connection)
-        self._waiting.add(connection, protocol, source)
+        self._waiting.add((connection, protocol), source)
         self._take_soon()
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
@@ -324,21 +365,21 @@ class BoundedServer(uvicorn.Server):
             protocol.leave()
 
 
-class _Arrivals:
+class _Arrivals(Generic[T]):
     """Connections of which nothing was read yet. Sources take turns, and of each the newest is next: what
     waits is of a crowd for the most part, and who is there before the end of it may be anybody."""
 
     def __init__(self) -> None:
-        self._by_source: OrderedDict[str, list[tuple[socket.socket, BoundedHttp]]] = OrderedDict()
+        self._by_source: OrderedDict[str, list[T]] = OrderedDict()
 
     def __bool__(self) -> bool:
         return bool(self._by_source)
 
-    def add(self, connection: socket.socket, protocol: BoundedHttp, source: str) -> None:
-        """Add one, with what is to read it."""
-        self._by_source.setdefault(source, []).append((connection, protocol))
+    def add(self, one: T, source: str) -> None:
+        """Add one, with what it takes to go on with it."""
+        self._by_source.setdefault(source, []).append(one)
 
-    def next(self) -> tuple[socket.socket, BoundedHttp]:
+    def next(self) -> T:
         """Return the one whose turn it is. There must be one."""
         source, waiting = self._by_source.popitem(last=False)
         taken = waiting.pop()
