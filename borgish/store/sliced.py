@@ -45,6 +45,8 @@ class SlicedSnapshot:
     @property
     def is_nearly_done(self) -> bool:
         """Whether what is left takes no longer than somebody may be held up."""
+        if self._machines.unreached + self._jobs.unreached > LEFT_TASKS_MAX:
+            return False  # known at once, while that is asked after each slice
         jobs, left = self._cell.jobs, len(self._machines.left(LEFT_TASKS_MAX + 1))
         for key in self._jobs.left(LEFT_TASKS_MAX + 1):
             left += 1 + (len(jobs[key].tasks) if key in jobs else 0)
@@ -90,6 +92,11 @@ class _Encoded:
 
     def note(self, keys: Collection[str]) -> None:
         self._touched.update(dict.fromkeys(sorted(keys)))
+
+    @property
+    def unreached(self) -> int:
+        """How many keys were there from the first and have not been encoded."""
+        return len(self._unreached)
 
     def left(self, most: int) -> list[str]:
         """Return keys of what is not encoded as it is now; of more than so many, so many."""

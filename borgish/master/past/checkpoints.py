@@ -2,7 +2,8 @@
 
 ``Checkpointer`` makes them: encoded between turns, a few records at a time, and written beside them. On
 SQLite the newest are in files as well (``store.checkpoint_files``), and a young cell is kept in files alone
-each time that its journal has doubled: all of it may be in SQLite's log still.
+each time that its journal has doubled: all of it may be in SQLite's log still. One that is large already, as
+after an import, waits for some more entries each time.
 
 ``CheckpointReader`` lists and shows them, on a standby, too; ``CheckpointKeeper`` verifies, exports, imports
 and deletes them as well, and prunes the journal up to one. All of it is done beside the loop and beside the
@@ -40,7 +41,10 @@ from borgish.wire.checkpoint_file import CheckpointHeader, unpack_checkpoint
 T = TypeVar("T")
 log = logging.getLogger("borgmaster")
 
-SLICE_SECONDS = 0.01
+SLICE_SECONDS = 0.003
+"""A request takes some eight rounds of the loop, and waits for a slice in each."""
+RECORDS_OF_ENTRY = 1_000
+"""A large cell is kept in a file for so many records an entry at the soonest."""
 PRUNED_AT_ONCE = 1000
 """Entries; the store is held for them."""
 GIVE_BACK_PAUSE_SECONDS = 0.02  # twice as long as a piece holds the store: it takes as long as it takes
@@ -80,10 +84,12 @@ class Checkpointer:
 
     @property
     def is_file_due(self) -> bool:
-        """Whether the journal is twice as long as at the newest file."""
+        """Whether the journal is twice as long as at the newest file, and worth what a file takes."""
         # From the first entry on, until a checkpoint is due: as many files as 50,000 has binary digits.
-        grown = self._core.cell.position >= max(1, 2 * self._filed)
-        return self._files is not None and grown and self.has_room
+        cell = self._core.cell
+        records = len(cell.jobs) + len(cell.machines) if self._filed else 0
+        is_grown = cell.position >= max(1, 2 * self._filed, self._filed + records // RECORDS_OF_ENTRY)
+        return self._files is not None and is_grown and self.has_room
 
     async def make(self, reason: str, name: str = "") -> CheckpointView:
         """Keep the cell as it is now, under a name if one is given.
