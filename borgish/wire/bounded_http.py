@@ -115,8 +115,9 @@ class UnauthenticatedConnections:
     def read(self, one: "BoundedHttp", source: str, data: bytes) -> None:
         """Have one read what it sent: a few in each round of the loop, and the others when it is their turn.
         So those who are known are read first, however many strangers send at once."""
-        if self._may_read and not self._unread:
-            self._may_read -= 1
+        is_long = len(data) > HEAD_BYTES_MAX  # to keep it for thousands would be hundreds of MiB
+        if is_long or (self._may_read and not self._unread):
+            self._may_read -= self._may_read > 0
             one.read(data)
         else:
             one.transport.pause_reading()

@@ -142,6 +142,17 @@ async def test_of_what_strangers_send_a_few_are_read_in_each_round_and_who_is_kn
     assert crowd[0].sent.done == []
 
 
+async def test_what_is_long_is_read_at_once_and_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounded_http, "_READ_AT_ONCE", 1)
+    strangers, said = UnauthenticatedConnections(), list[bytes]()
+    first, second, long = (Sender(strangers, "192.0.2.1", said) for _ in range(3))
+    first.data_received(b"first")
+    second.data_received(b"second")
+    body = bytes(bounded_http.HEAD_BYTES_MAX + 1)
+    long.data_received(body)
+    assert (said, long.sent.done) == ([b"first", body], [])
+
+
 async def test_who_is_held_up_by_what_reads_it_is_not_resumed_for_its_turn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
