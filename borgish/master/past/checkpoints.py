@@ -44,7 +44,7 @@ log = logging.getLogger("borgmaster")
 SLICE_SECONDS = 0.003
 """A request takes some eight rounds of the loop, and waits for a slice in each."""
 RECORDS_OF_ENTRY = 1_000
-"""A large cell is kept in a file for so many records an entry at the soonest."""
+"""A file of a young cell waits for one entry more for each so many records of the cell."""
 PRUNED_AT_ONCE = 1000
 """Entries; the store is held for them."""
 GIVE_BACK_PAUSE_SECONDS = 0.02  # twice as long as a piece holds the store: it takes as long as it takes
