@@ -41,7 +41,7 @@ HURRIED_SECONDS_MAX = 5.0
 _HURRIED = 25  # for each stranger of an address that has the time of a head
 _ACCEPTED_AT_ONCE = 32  # some milliseconds; what the kernel keeps has an order, and others wait behind it
 _TAKEN_AT_ONCE = 32  # about as many as come meanwhile in a crowd: who came in its midst is soon taken, too
-_READ_AT_ONCE = 32  # of what strangers send: the loop gives all that there is to read to us in one round
+_READ_AT_ONCE = 32  # of what strangers send: the event loop delivers all that is readable in one round
 _NOT_ACCEPTING_SECONDS = 0.1
 
 T = TypeVar("T")
@@ -90,7 +90,7 @@ class UnauthenticatedConnections:
         self._all: dict[BoundedHttp, None] = {}  # the oldest first, like those of each source
         self._by_source: dict[str, dict[BoundedHttp, None]] = {}
         self._unread = _Arrivals[tuple[BoundedHttp, bytes]]()
-        self._may_read, self._has_round = _READ_AT_ONCE, False
+        self._may_read, self._is_reading = _READ_AT_ONCE, False
 
     def has_room(self, connections: int) -> bool:
         """Return whether there is room for one more than so many connections of all."""
@@ -115,25 +115,30 @@ class UnauthenticatedConnections:
     def read(self, one: "BoundedHttp", source: str, data: bytes) -> None:
         """Have one read what it sent: a few in each round of the loop, and the others when it is their turn.
         So those who are known are read first, however many strangers send at once."""
-        is_long = len(data) > HEAD_BYTES_MAX  # to keep it for thousands would be hundreds of MiB
-        if is_long or (self._may_read and not self._unread):
-            self._may_read -= self._may_read > 0
+        if len(data) > HEAD_BYTES_MAX:  # to keep it for thousands would be hundreds of MiB
             one.read(data)
+        elif self._may_read and not self._unread:
+            self._may_read -= 1
+            one.read(data)
+            self._read_soon()
         else:
             one.transport.pause_reading()
             self._unread.add((one, data), source)
-        if not self._has_round:
-            self._has_round = True
+            self._read_soon()
+
+    def _read_soon(self) -> None:
+        if not self._is_reading:
+            self._is_reading = True
             asyncio.get_running_loop().call_soon(self._read_some)
 
     def _read_some(self) -> None:
-        self._may_read, self._has_round = _READ_AT_ONCE, bool(self._unread)
+        self._is_reading, self._may_read = False, _READ_AT_ONCE
         while self._may_read and self._unread:
             one, data = self._unread.next()
             self._may_read -= 1
             one.go_on(data)
-        if self._has_round:
-            asyncio.get_running_loop().call_soon(self._read_some)
+        if self._may_read < _READ_AT_ONCE:  # a round of its own sets it back
+            self._read_soon()
 
 
 class BoundedHttp(HttpToolsProtocol):

@@ -42,8 +42,8 @@ T = TypeVar("T")
 log = logging.getLogger("borgmaster")
 
 SLICE_SECONDS = 0.003
-"""A request takes some eight rounds of the loop, and waits for a slice in each."""
-RECORDS_OF_ENTRY = 1_000
+"""A request takes several rounds of the loop, and waits for a slice in each."""
+RECORDS_PER_ENTRY = 1_000
 """A file of a young cell waits for one entry more for each so many records of the cell."""
 PRUNED_AT_ONCE = 1000
 """Entries; the store is held for them."""
@@ -87,8 +87,8 @@ class Checkpointer:
         """Whether the journal is twice as long as at the newest file, and worth what a file takes."""
         # From the first entry on, until a checkpoint is due: as many files as 50,000 has binary digits.
         cell = self._core.cell
-        records = len(cell.jobs) + len(cell.machines) if self._filed else 0
-        is_grown = cell.position >= max(1, 2 * self._filed, self._filed + records // RECORDS_OF_ENTRY)
+        more = max(self._filed, (len(cell.jobs) + len(cell.machines)) // RECORDS_PER_ENTRY)
+        is_grown = cell.position >= (self._filed + more if self._filed else 1)
         return self._files is not None and is_grown and self.has_room
 
     async def make(self, reason: str, name: str = "") -> CheckpointView:

@@ -263,13 +263,13 @@ async def test_a_young_cell_is_in_a_file_each_time_that_it_has_doubled(bench: Be
 async def test_a_young_cell_that_is_large_is_not_in_a_file_for_each_few_entries(
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("borgish.master.past.checkpoints.RECORDS_OF_ENTRY", 1 / 15)
+    monkeypatch.setattr("borgish.master.past.checkpoints.RECORDS_PER_ENTRY", 1 / 16)
     files = CheckpointFiles(tmp_path / "cell.db", CELL)
     maker = Checkpointer(bench.core, bench.turn, bench.store, Standing(), files)
     await maker.make_file()
     records = len(bench.core.cell.jobs) + len(bench.core.cell.machines)
-    assert records * 15 > 20
-    while bench.head < 20 + records * 15 - 1:
+    assert records * 16 > 20
+    while bench.head < 20 + records * 16 - 1:
         bench.life.do(MachineUp("m1"))
     assert not maker.is_file_due
     bench.life.do(MachineUp("m1"))

@@ -2,9 +2,9 @@
 
 import asyncio
 import resource
-from types import SimpleNamespace
 
 import pytest
+from uvicorn.protocols.http.flow_control import FlowControl
 
 from borgish.wire import bounded_http
 from borgish.wire.bounded_http import (
@@ -29,10 +29,11 @@ class Stranger(BoundedHttp):
         self.there = False
 
 
-class Transport:
-    """What a connection does to its transport."""
+class Transport(asyncio.Transport):
+    """Notes what a connection does to it."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.done: list[str] = []
 
     def pause_reading(self) -> None:
@@ -50,8 +51,8 @@ class Sender(Stranger):
 
     def __init__(self, strangers: UnauthenticatedConnections, source: str, said: list[bytes]) -> None:
         super().__init__(strangers, source)
-        self.transport = self.sent = Transport()  # type: ignore[assignment]
-        self.flow = SimpleNamespace(read_paused=False)  # type: ignore[assignment]
+        self.transport = self.sent = Transport()
+        self.flow = FlowControl(self.sent)
         self._loss, self._said = Loss(), said
 
     def read(self, data: bytes) -> None:
