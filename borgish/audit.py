@@ -6,7 +6,6 @@ each look into another's output by an admin, and how often somebody was refused.
 whoever asked is answered.
 """
 
-import hashlib
 import hmac
 from collections.abc import Iterable
 
@@ -63,7 +62,7 @@ class AuditChain:
 
 def key_of(secret: str) -> bytes:
     """Return the key of the chain, made of the cell's secret: all its masters have the same."""
-    return hmac.new(secret.encode(), b"borgish audit", hashlib.sha256).digest()
+    return hmac.digest(secret.encode(), b"borgish audit", "sha256")
 
 
 def first_wrong(secret: str, entries: Iterable[AuditEntry], before: AuditEntry | None) -> str:
@@ -86,5 +85,4 @@ def first_wrong(secret: str, entries: Iterable[AuditEntry], before: AuditEntry |
 
 
 def _digest(key: bytes, before: str, number: int, note: AuditNote, position: int) -> str:
-    text = _encode((before, number, note, position))
-    return hmac.new(key, text, hashlib.sha256).hexdigest()
+    return hmac.digest(key, _encode((before, number, note, position)), "sha256").hex()

@@ -8,7 +8,6 @@ this host where the cell is and which token to take.
 
 import ctypes
 import getpass
-import hashlib
 import hmac
 import json
 import os
@@ -49,7 +48,7 @@ def poll_token(secret: str, machine: str, admission: int = 0) -> str:
     other. With each ``admission`` by an invitation it is another one: who has an older one is out.
     """
     about = f"poll:{machine}:{admission}" if admission else f"poll:{machine}"
-    return "bgp_" + hmac.new(secret.encode(), about.encode(), hashlib.sha256).hexdigest()
+    return "bgp_" + hmac.digest(secret.encode(), about.encode(), "sha256").hex()
 
 
 def read_credentials(folder: Path) -> Credentials:

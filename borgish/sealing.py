@@ -5,7 +5,6 @@ for another secret. It needs no nonce, so the same value of the same secret is s
 a request that is sent again is the same request; that two versions are equal is all that can be seen.
 """
 
-import hashlib
 import hmac
 from typing import TYPE_CHECKING
 
@@ -19,7 +18,7 @@ class Sealer:
     """Seals and opens with the key of one cell; ``secret`` is what is in its file of that name."""
 
     def __init__(self, secret: str) -> None:
-        self._key = hmac.new(secret.encode(), b"secrets", hashlib.sha512).digest()
+        self._key = hmac.digest(secret.encode(), b"secrets", "sha512")
 
     def __repr__(self) -> str:
         return "Sealer(***)"

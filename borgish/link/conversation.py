@@ -210,9 +210,9 @@ class Outgoing:
         self._cursor = Cursor()
         self._stop: tuple[StopOrder, ...] = ()
         self._secrets: tuple[SecretValue, ...] = ()
-        self._digests = Digests[_Place]()  # of what is to run
+        self._digests: Digests[_Place] = Digests()  # of what is to run
         self._takes_changes = False  # and not wholes only, or nothing is known of it
-        self._changed = Changed[_Place]()
+        self._changed: Changed[_Place] = Changed()
 
     def assignment(self, observed: Observed, generation: int, now: Now) -> Assignment:
         """Return all that the machine should run, and what it reported and should stop."""
@@ -417,7 +417,7 @@ class Incoming:
         self.takes_changes = True
         self._machine = machine
         self._before: dict[SeenKey, AttemptReport] | None = None
-        self._digests = Digests[SeenKey]()  # of these, where the borglet has digests
+        self._digests: Digests[SeenKey] = Digests()  # of these, where the borglet has digests
         self._images: dict[str, str] | None = None
         self._confinement: dict[str, str] | None = None
 

@@ -14,6 +14,7 @@ import socket
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Iterator
+from functools import lru_cache
 from http import HTTPStatus
 from typing import Any, Generic, TypeVar
 
@@ -435,6 +436,7 @@ class _Acceptor:
             self._arrive(connection, _source(address[0]))
 
 
+@lru_cache(maxsize=4096)  # machines and people come again
 def _source(host: str) -> str:
     """Return who is at an address, as far as it tells: whoever has one of these networks has all of it."""
     if is_loopback(host):
