@@ -1,9 +1,9 @@
 """The audit log: who asked for what, each entry chained to the one before by an HMAC, so that whoever can
 write to the database alone can change or remove none unseen.
 
-The journal says what happened to the cell; this says what people did: each mutation, each command in a task,
-each look into another's output by an admin, and how often somebody was refused. An entry is durable before
-whoever asked is answered.
+The journal says what happened to the cell; this says what people did: each mutation, each machine that an
+invitation let in, each command in a task, each look into another's output by an admin, and how often somebody
+was refused. An entry is durable before whoever asked is answered.
 """
 
 import hmac

@@ -253,8 +253,8 @@ class WatchHub(Protocol):
 class Registration(Protocol):
     """Registers machines: lets them join."""
 
-    async def join(self, request: JoinRequest, invitation: str = "") -> JoinReply:
-        """Take a machine into the cell, or back into it. ``invitation`` is the digest of what lets it in."""
+    async def join(self, request: JoinRequest, invited: Asker | None = None) -> JoinReply:
+        """Take a machine into the cell, or back into it. ``invited`` is who asks by an invitation."""
         ...
 
 

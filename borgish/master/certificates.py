@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from borgish.api.serve import Tls
+from borgish.cell.access.model import Asker
 from borgish.clock import Clock
 from borgish.errors import Conflict, UnsafeConfiguration
 from borgish.link.transport import HttpTransport
@@ -41,13 +42,13 @@ class SignedJoining:
     def __init__(self, leader: Leader, certificates: "Certificates") -> None:
         self._leader, self._certificates = leader, certificates
 
-    async def join(self, request: JoinRequest, invitation: str = "") -> JoinReply:
+    async def join(self, request: JoinRequest, invited: Asker | None = None) -> JoinReply:
         """Let a machine join. Raises Invalid for what cannot be signed, before anything is changed."""
         certificates = self._certificates
         if not request.to_sign or not certificates.bundle:
-            return await self._leader.join(request, invitation)
+            return await self._leader.join(request, invited)
         certificate = certificates.sign(request.machine, request.to_sign)
-        reply = await self._leader.join(request, invitation, self._key_of(request.to_sign))
+        reply = await self._leader.join(request, invited, self._key_of(request.to_sign))
         authorities = certificates.bundle.decode("ascii")
         return msgspec.structs.replace(reply, certificate=certificate, authorities=authorities)
 

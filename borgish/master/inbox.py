@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from borgish.audit import AuditNote
 from borgish.cell.access.model import Asker
 from borgish.cell.command import Command
-from borgish.cell.commands import Observe, SubmitJob
+from borgish.cell.commands import JoinMachine, Observe, SubmitJob
 from borgish.cell.free_space import ASKS_FOR_MORE
 from borgish.cell.observed import Miss
 from borgish.cell.updates.rollback import RollbackTarget
@@ -125,7 +125,7 @@ class Inbox:
         asked = CommandRequest(handle, command, actor, request_id, digest, target, expected, asker)
         if isinstance(command, ASKS_FOR_MORE):
             self._submissions.append(asked, asyncio.get_running_loop().time())
-        elif asker is None:
+        elif asker is None or isinstance(command, JoinMachine):
             self._reports.append(asked)
         else:
             self._commands.append(asked)

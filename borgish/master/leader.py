@@ -205,9 +205,9 @@ class Leader:
         self.link.fencing.check()
         return await self.inbox.ask(command, actor, request_id, digest, target, expected, asker)
 
-    async def join(self, request: JoinRequest, invitation: str = "", key: str = "") -> JoinReply:
-        """Take a machine into the cell, or back into it. ``invitation`` is the digest of what lets it in,
-        ``key`` that of the key for which it wants a certificate.
+    async def join(self, request: JoinRequest, invited: Asker | None = None, key: str = "") -> JoinReply:
+        """Take a machine into the cell, or back into it. ``invited`` is who asks by an invitation, for the
+        audit log; ``key`` is the digest of the key for which it wants a certificate.
 
         Raises Forbidden when its token is another machine's, and what ``JoinMachine`` is refused with.
         """
@@ -220,11 +220,13 @@ class Leader:
                 f"give it an empty one, and let it in by `borgctl machine invite {name}`",
             )
         machine = _joined(request, self.clock.now().wall)
-        command = JoinMachine(machine, request.instance, known, "" if known else invitation)
+        invited = None if known else invited
+        invitation = invited.principal.token if invited else ""
+        command = JoinMachine(machine, request.instance, known, invitation)
         # Of an invitation the answer may be lost: the same borglet asks once more, and is answered the same.
         # With another key it is somebody else, who has the invitation as well: it lets in nobody twice.
-        request_id = f"join-{invitation[:32]}-{name}-{key or request.instance}" if command.invitation else ""
-        await self.inbox.ask(command, name, request_id, invitation if request_id else "")
+        request_id = f"join-{invitation[:32]}-{name}-{key or request.instance}" if invitation else ""
+        await self.inbox.ask(command, name, request_id, invitation, asker=invited)
         if name not in self.cell.machines:  # it was removed since this was answered first
             raise Forbidden(
                 f"{name} was removed from the cell", f"let it in by `borgctl machine invite {name}`"

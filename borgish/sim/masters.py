@@ -13,7 +13,7 @@ from typing import TypeVar
 import msgspec
 
 from borgish.cell.access.commands import AdmitTokens
-from borgish.cell.access.model import Invitation
+from borgish.cell.access.model import Asker, Invitation, Principal, Role
 from borgish.cell.command import Command
 from borgish.cell.free_space import Level
 from borgish.cell.invariants import violations
@@ -247,7 +247,9 @@ class MasterHost:
                 invitation = Invitation(digest, request.machine, 1, expires_at=FOR_EVER)
                 await leader.command(AdmitTokens((), (invitation,)), "host")
                 try:
-                    return await leader.join(msgspec.structs.replace(request, poll_token=""), digest)
+                    new = msgspec.structs.replace(request, poll_token="")
+                    invited = Principal("invitation", Role.JOIN, token=digest, machine=request.machine)
+                    return await leader.join(new, Asker(invited))
                 except Forbidden:
                     if request.machine in leader.cell.machines:
                         raise

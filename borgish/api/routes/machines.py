@@ -85,7 +85,7 @@ async def join(request: ApiRequest) -> JoinReply:
             "a certificate is signed for who shows the one before it, or an invitation",
             f"make one: `borgctl machine invite {asked.machine}`",
         )
-    return await request.services.joining.join(asked, who.token)
+    return await request.services.joining.join(asked, request.asker if who.token else None)
 
 
 @post("/v1/machines/{machine:str}/revoke", opt={POLICY: Policy.ADMIN}, status_code=200)

@@ -202,7 +202,7 @@ class FakeMaster:
             cell, observed, NOW, refusals, lambda: status_view(cell, observed, tally, daemon, NOW), tally
         )
 
-    async def join(self, request: JoinRequest, invitation: str = "") -> JoinReply:
+    async def join(self, request: JoinRequest, invited: Asker | None = None) -> JoinReply:
         return JoinReply("test", request.machine, "bgt_poll")
 
     def events(self, job: str, after: int, limit: int, index: int | None = None) -> list[EventView]:

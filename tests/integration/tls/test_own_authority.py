@@ -188,6 +188,10 @@ def test_a_machine_joins_runs_and_renews(
     assert place.borgctl("job", "submit", "--settle", "0", place.cell / "job.yaml") == 0
     assert place.borgctl("task", "exec", "hello/0", "--", "echo", "over tls") == 0
     assert "over tls" in capfd.readouterr().out
+    assert place.borgctl("audit", "--user", "invitation", "-o", "json") == 0
+    (let_in,) = json.loads(capfd.readouterr().out)
+    assert (let_in["role"], let_in["action"], let_in["object"]) == ("join", "join", "m1")
+    assert let_in["source"] == "127.0.0.1"
 
     file = place.machine / "state" / "machine.pem"
     older = signed(place, days_ago=25)
