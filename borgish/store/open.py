@@ -38,14 +38,15 @@ def open_store(
     another cell or of a newer version; Unreachable and StoreDamaged for what is wrong with the database.
     """
     parsed = parse_url(url)
-    space = files = None
+    space = files = open_files = None
     if not _ON_SERVER[parsed.drivername]:
         path = sqlite.path_of(parsed)
         space, files = DiskSpace(path, floor or Floor()), CheckpointFiles(path, cell)
+        open_files = sqlite.OpenFiles(path)
     connection, release = connect(url, lock_path, space)
     reach("open.connected")
     store = SqlStore(connection, cell, retention or Retention(), release)
-    store.disk_space, store.files = space, files
+    store.disk_space, store.files, store.open_files = space, files, open_files
     try:
         migrate.prepare(connection, cell)
     except SQLAlchemyError as error:

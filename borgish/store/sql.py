@@ -97,6 +97,7 @@ class SqlStore:
         self.expected_epoch: int | None = None  # to lead only if nobody has led since that one
         self.disk_space: DiskSpace | None = None  # of SQLite; a server manages its own, as for
         self.files: CheckpointFiles | None = None
+        self.open_files: sqlite.OpenFiles | None = None
         self._connection = connection
         self._cell = cell
         self._retention = retention
@@ -461,10 +462,12 @@ class SqlStore:
             try:
                 with self._connection.begin():
                     yield self._connection
+                    if self.open_files is not None:
+                        self.open_files.check()
             except SQLAlchemyError as error:
                 self._end = commit_failed(error)
                 raise self._end from error
-            except Fenced as error:
+            except (Fenced, StoreDamaged) as error:
                 self._end = error
                 raise
 

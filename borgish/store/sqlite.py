@@ -22,7 +22,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from borgish.clock import SystemClock
 from borgish.durable import open_private, sync
-from borgish.errors import UnsafeConfiguration
+from borgish.errors import StoreDamaged, UnsafeConfiguration
 from borgish.failpoints import reach
 from borgish.store.base import read_failed
 from borgish.store.leadership import FileLock
@@ -94,6 +94,38 @@ def _make_private(path: Path) -> None:
             f"The database {path} cannot be opened: {error.strerror}",
             "Give a file that this user owns, in a folder that it may write to",
         ) from error
+
+
+class OpenFiles:
+    """The files of a database that is open: itself and its log. SQLite goes on writing to what was deleted or
+    replaced, and nobody would find that again."""
+
+    def __init__(self, path: Path) -> None:
+        self._seen: dict[Path, tuple[int, int] | None] = dict.fromkeys(
+            (path, Path(f"{path}{_LOG_SUFFIXES[0]}"))
+        )
+
+    def check(self) -> None:
+        """Raise StoreDamaged when one was deleted, replaced or emptied since an earlier check. A log is not
+        made anew while the database is open, and what has tables is never empty."""
+        for path, before in self._seen.items():
+            try:
+                there = path.stat()
+            except FileNotFoundError:
+                now, is_empty = None, False
+            else:
+                now, is_empty = (
+                    (there.st_dev, there.st_ino),
+                    not there.st_size and not path.name.endswith("-wal"),
+                )
+            if before is None:
+                self._seen[path] = now
+            elif now != before or is_empty:
+                what = "deleted" if now is None else "replaced" if now != before else "emptied"
+                raise StoreDamaged(
+                    f"{path} was {what} while this borgmaster had it open: nothing more can be kept",
+                    "See what did that. The next start says what is good, and how to go on from there",
+                )
 
 
 def open_file(path: Path) -> Connection:

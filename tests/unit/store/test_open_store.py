@@ -1,15 +1,21 @@
 """A URL that cannot be used, or a database that does not answer, is said with the way out."""
 
+import os
+import shutil
 import socket
 import sqlite3
 import sys
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from sqlalchemy import make_url, text
 
+from borgish.cell.events import Elected, Entry
 from borgish.errors import StoreDamaged, Unreachable, UnsafeConfiguration
 from borgish.store import postgres
+from borgish.store.base import Records
 from borgish.store.open import open_store
 from tests.fixtures_postgres import PostgresServer
 
@@ -114,3 +120,56 @@ def test_a_pooler_that_pools_transactions_is_refused(
     monkeypatch.setattr(postgres, "_backend_pid", lambda _connection: next(processes))
     with pytest.raises(UnsafeConfiguration, match="behind a pooler that gives each transaction"):
         postgres.connect_unpooled(make_url(postgres_url))
+
+
+def elected(position: int) -> Entry:
+    return Entry(position, 1.0, 1, 1, "election", "lead", (Elected(1, 1, "here"),))
+
+
+def removed(path: Path) -> None:
+    path.unlink()
+
+
+def replaced(path: Path) -> None:
+    shutil.copy(path, path.with_suffix(".copy"))
+    path.with_suffix(".copy").replace(path)
+
+
+def emptied(path: Path) -> None:
+    os.truncate(path, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "happens", "said"),
+    [
+        ("cell.db", removed, "cell.db was deleted"),
+        ("cell.db", replaced, "cell.db was replaced"),
+        ("cell.db", emptied, "cell.db was emptied"),
+        ("cell.db-wal", removed, "cell.db-wal was deleted"),
+        ("cell.db-wal", replaced, "cell.db-wal was replaced"),
+    ],
+)
+def test_what_happens_to_a_file_that_is_open_is_found_at_the_next_commit(
+    tmp_path: Path, name: str, happens: Callable[[Path], None], said: str
+) -> None:
+    with closing(open_store(f"sqlite:///{tmp_path}/cell.db", "c")) as store:
+        store.lead("here", "")
+        store.append([elected(1)], Records())
+        happens(tmp_path / name)
+
+        for _ in range(2):  # and there is no second chance
+            with pytest.raises(StoreDamaged, match=said):
+                store.append([elected(2)], Records())
+
+
+def test_a_log_that_is_cut_and_a_file_that_grows_are_what_sqlite_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("borgish.store.sqlite._PRAGMAS", ("wal_autocheckpoint = 1", "journal_size_limit = 0"))
+    sizes = set()
+    with closing(open_store(f"sqlite:///{tmp_path}/cell.db", "c")) as store:
+        store.lead("here", "")
+        for first, count in ((1, 500), (501, 1), (502, 1)):
+            store.append([elected(position) for position in range(first, first + count)], Records())
+            sizes.add((tmp_path / "cell.db-wal").stat().st_size)
+    assert len(sizes) > 1, "it was cut between two commits"
