@@ -68,11 +68,16 @@ def findings(saved: Salvaged) -> Iterator[str]:
     """Yield what is wrong with a store, and what of it is good."""
     yield from _cut([*saved.bad, *saved.unread, *saved.wrong, *filter(None, [saved.stop])])
     which = f"{saved.start}, in {saved.start_path}," if saved.start_path else str(saved.start)
-    start = f"The checkpoint at {which} is good, and so is" if saved.start else "What is good is"
-    yield f"{start} the journal up to {saved.head}"
-    if saved.resumes_at:
+    if saved.start == saved.head:
+        yield f"The checkpoint at {which} is good"
+    else:
+        start = f"The checkpoint at {which} is good, and so is" if saved.start else "What is good is"
+        yield f"{start} the journal up to {saved.head}"
+    if saved.resumes_at and saved.top > saved.head:
         further = "" if saved.is_end_known else ", and whatever may have followed"
-        yield f"Lost is what happened after that, up to {max(saved.top, saved.head)}{further}"
+        yield f"Lost is what happened after that, up to {saved.top}{further}"
+    elif saved.resumes_at:
+        yield "Lost is whatever may have happened after that"
 
 
 def _cut(lines: list[str]) -> Iterator[str]:

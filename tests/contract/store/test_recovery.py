@@ -209,7 +209,7 @@ def test_one_that_is_ahead_of_the_journal_skips_what_nobody_knows(damaged: Damag
 
     assert done.saved.head == info.position
     assert done.saved.resumes_at == info.position + 1 + UNKNOWN_SKIPPED
-    assert "and whatever may have followed" in " ".join(report_lines(done))
+    assert "Lost is whatever may have happened after that" in " ".join(report_lines(done))
     assert "ann/ahead" in damaged.jobs()
 
 
