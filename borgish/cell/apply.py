@@ -86,6 +86,7 @@ from borgish.cell.model import (
     TaskLease,
     Version,
     Waits,
+    request_key,
 )
 from borgish.cell.tasks import apply as apply_tasks
 from borgish.cell.tasks.apply import end_lease, lease_attempt, lease_running
@@ -109,7 +110,8 @@ def apply_entry(cell: Cell, entry: Entry) -> None:
     cell.demand.settle(cell.jobs, cell.rules.bands)
     cell.position = entry.position
     if entry.request_id:
-        cell.requests[entry.request_id] = Answer(entry.digest, entry.position, entry.subject, entry.text)
+        answer = Answer(entry.digest, entry.position, entry.subject, entry.text)
+        cell.requests[request_key(entry.actor, entry.request_id)] = answer
         while len(cell.requests) > REQUESTS_KEPT:
             del cell.requests[next(iter(cell.requests))]
 

@@ -457,6 +457,11 @@ class Answer(msgspec.Struct, frozen=True):
     text: str
 
 
+def request_key(actor: str, request_id: str) -> str:
+    """Return by what an answer is found: request ids are each actor's own, and have no space in them."""
+    return f"{actor} {request_id}"
+
+
 class Snapshot(msgspec.Struct):
     """A whole cell at one journal position: the body of a checkpoint."""
 
@@ -467,7 +472,7 @@ class Snapshot(msgspec.Struct):
     jobs: dict[str, Job] = {}
     machines: dict[str, Machine] = {}
     quotas: dict[str, Quota] = {}  # by key
-    requests: dict[str, Answer] = {}  # the latest, oldest first; bounded
+    requests: dict[str, Answer] = {}  # by ``request_key``: the latest, oldest first; bounded
     rules: Rules = Rules()
     lost: tuple[tuple[int, int], ...] = ()  # positions, first and last, of entries that were lost
     losses: tuple[float, ...] = ()  # when machines were given up, of the last minute (``MachineLost.at``)
@@ -588,6 +593,13 @@ class Cell:
         """Return whether a cron has more runs than it keeps of those that are over."""
         there = self.crons.get(cron)
         return there is not None and len(self.runs.get(cron, ())) > there.spec.keep
+
+    def answer_to(self, actor: str, request_id: str) -> Answer | None:
+        """Return what an actor's request was answered; None where it is new, or has no id."""
+        if not request_id:
+            return None
+        # A checkpoint of an earlier version has it by its id alone.
+        return self.requests.get(request_key(actor, request_id)) or self.requests.get(request_id)
 
     def task(self, name: str) -> Task | None:
         """Return a task by its name, or None."""

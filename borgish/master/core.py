@@ -317,7 +317,7 @@ class Core:
         return accepted
 
     def _known(self, ask: CommandRequest) -> Accepted | None:
-        answer = self.cell.requests.get(ask.request_id) if ask.request_id else None
+        answer = self.cell.answer_to(ask.actor, ask.request_id)
         if answer is None:
             return None
         if answer.digest != ask.digest:

@@ -72,7 +72,7 @@ class Rollbacks:
         """Roll back, and return when that is durable. Raises what is in the way, with nothing changed."""
         actor = asker.principal.name
         async with self._one_at_a_time:
-            if request_id and request_id in self._core.cell.requests:
+            if self._core.cell.answer_to(actor, request_id) is not None:
                 # Asked again: whatever it would be by now, the answer is the one that was given.
                 return await self._inbox.ask(RollBack(0, 0.0), actor, request_id, digest, asker=asker)
             _, target, command = await self._command(moment, asked)

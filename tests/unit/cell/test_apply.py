@@ -51,14 +51,22 @@ def happen(desk: Desk, *events: AnyEvent, request_id: str = "") -> None:
 
 def test_a_request_is_answered_with_what_was_kept_of_it(desk: Desk) -> None:
     happen(desk, request_id="r1")
-    assert desk.cell.requests["r1"] == Answer("digest", desk.cell.position, "it", "text")
+    answer = Answer("digest", desk.cell.position, "it", "text")
+    assert desk.cell.answer_to("ann", "r1") == answer
+    assert desk.cell.answer_to("bob", "r1") is None, "the ids of each are their own"
+    assert desk.cell.answer_to("ann", "") is None
+
+
+def test_a_request_of_an_older_checkpoint_is_answered_too(desk: Desk) -> None:
+    answer = desk.cell.requests["r0"] = Answer("digest", 1, "it", "text")
+    assert desk.cell.answer_to("ann", "r0") == answer
 
 
 def test_the_oldest_answers_go(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(apply, "REQUESTS_KEPT", 2)
     for request_id in ("r1", "r2", "r3"):
         happen(desk, request_id=request_id)
-    assert list(desk.cell.requests) == ["r2", "r3"]
+    assert list(desk.cell.requests) == ["ann r2", "ann r3"]
 
 
 def test_what_is_known_of_an_attempt_that_may_yet_end_by_itself(desk: Desk) -> None:
