@@ -70,6 +70,7 @@ from borgish.cell.lifecycle import (
 from borgish.cell.limits import apply as apply_limits
 from borgish.cell.machines import apply as apply_machines
 from borgish.cell.model import (
+    EARLIER_VERSIONS_BYTES_MAX,
     LOST_ATTEMPTS_MAX,
     REQUESTS_KEPT,
     VERSIONS_KEPT,
@@ -95,6 +96,8 @@ from borgish.cell.tasks.leases import lease_of
 from borgish.spec.changes import same_program
 from borgish.spec.job import JobSpec
 from borgish.vocabulary import RESULTS, VOLUNTARY, Ending, Eviction, RolloutKind, State
+
+_encode = msgspec.msgpack.Encoder().encode
 
 
 def apply_entry(cell: Cell, entry: Entry) -> None:
@@ -174,9 +177,15 @@ def _job_submitted(cell: Cell, event: JobSubmitted, entry: Entry) -> None:
 def _keep_version(cell: Cell, job: Job, number: int, version: Version) -> None:
     """Let a version be an earlier one of a job; of these the latest are kept, and those that run."""
     earlier = {**job.earlier, number: version}
-    latest = sorted(earlier)[-(VERSIONS_KEPT - 1) :]
-    used = {task.version for task in job.tasks if task.state is State.RUNNING}
-    job.earlier = {each: earlier[each] for each in sorted(earlier) if each in used or each >= latest[0]}
+    kept = {task.version for task in job.tasks if task.state is State.RUNNING}
+    kept.add(number)
+    size = 0
+    for each in sorted(earlier, reverse=True)[: VERSIONS_KEPT - 1]:
+        size += len(_encode(earlier[each]))
+        if size > EARLIER_VERSIONS_BYTES_MAX:
+            break
+        kept.add(each)
+    job.earlier = {each: earlier[each] for each in sorted(earlier) if each in kept}
     cell.touched.versions.add(job.key)
     forget_failures(cell, job, range(len(job.tasks)))  # of the new one nobody knows yet how it does
 

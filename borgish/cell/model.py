@@ -214,6 +214,9 @@ class Version(msgspec.Struct, frozen=True):
 
 VERSIONS_KEPT = 20
 """Of each job, its present version among them; those that tasks still run are kept beside."""
+EARLIER_VERSIONS_BYTES_MAX = 256 * 1024
+"""As encoded: a specification may have 1 MiB of environment, and a job is changed as often as its user likes.
+The version before the present one is kept whatever its size."""
 
 
 class Owner(msgspec.Struct, frozen=True):

@@ -21,7 +21,7 @@ from borgish.cell.commands import (
     UndoUpdate,
 )
 from borgish.cell.events import RolloutFinished, RolloutPaused
-from borgish.cell.model import VERSIONS_KEPT, Rollout
+from borgish.cell.model import EARLIER_VERSIONS_BYTES_MAX, VERSIONS_KEPT, Rollout
 from borgish.cell.updates.decide import update_plan
 from borgish.cell.updates.rollout import TRY_ON_SECONDS, not_ready
 from borgish.errors import Conflict, NotFound, OverQuota
@@ -486,6 +486,19 @@ def test_so_many_versions_are_kept_and_those_that_run(lived: Lived) -> None:
     running = set(versions(lived))
     assert min(running) < job.version - VERSIONS_KEPT  # it is kept since it runs
     assert set(range(job.version - VERSIONS_KEPT + 1, job.version)) | running == {*job.earlier, job.version}
+
+
+def test_large_versions_are_kept_up_to_so_many_bytes(lived: Lived) -> None:
+    large = "x" * (EARLIER_VERSIONS_BYTES_MAX // 3)
+    for number in range(6):
+        lived.do(SubmitJob(web(env={"N": f"{number}{large}"})))
+        lived.settle()
+    job = lived.cell.jobs[JOB]
+    assert list(job.earlier) == [job.version - 2, job.version - 1]
+    lived.do(SubmitJob(web(env={"N": 4 * large})))
+    lived.settle()
+    lived.do(SubmitJob(web()))
+    assert list(job.earlier) == [job.version - 1], "the one before it, however large it is"
 
 
 # What else happens meanwhile
