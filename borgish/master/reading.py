@@ -2,9 +2,11 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TypeVar
+
+import msgspec
 
 from borgish.api.moments import not_reached
 from borgish.api.services import Reading
@@ -16,7 +18,8 @@ from borgish.api.views.tally import Tally
 from borgish.cell.access.authorization import authorize_spec
 from borgish.cell.access.model import Asker
 from borgish.cell.events import Entry
-from borgish.cell.model import Cell
+from borgish.cell.model import Cell, Task
+from borgish.cell.tasks.failing import last_failure
 from borgish.clock import Clock
 from borgish.master.core import Core
 from borgish.master.expiry import Expiry
@@ -24,6 +27,7 @@ from borgish.master.past.checkpoints import Checkpointer
 from borgish.master.planning import DryRun
 from borgish.master.step import Step
 from borgish.master.turn import Turn
+from borgish.scheduler.feasibility import AVOIDED
 from borgish.scheduler.plan import Refusal
 from borgish.scheduler.preemption import LIMIT_SHARE
 from borgish.spec.diff import differences
@@ -57,6 +61,21 @@ def refusal_view(refusal: Refusal, since: str = "") -> RefusalView:
     )
 
 
+def _with_failure(refusal: Refusal, failed: Sequence[Task]) -> Refusal:
+    """Return a refusal in which machines are avoided with the last failure of its tasks first: that is to be
+    mended, and room elsewhere may only let them fail there as well."""
+    if AVOIDED not in refusal.reasons or not failed:
+        return refusal
+    last = max(failed, key=lambda task: task.since)
+    name = task_name(refusal.job, last.index)
+    how = last_failure(last)
+    look = f"`borgctl task logs {name}` shows what it wrote, `borgctl why {name}` where it failed"
+    if "cannot start" in how:  # then it wrote nothing
+        look = f"mend what it runs and submit it again; `borgctl why {name}` says where it failed"
+    hint = refusal.hint if refusal.impossible else look
+    return msgspec.structs.replace(refusal, text=f"{how}; {refusal.text}", hint=hint)
+
+
 class _Refusals(Mapping[str, tuple[RefusalView, ...]]):
     """The refusals of each job, in words when they are asked for: most reads need a few of them, and a list
     of tasks those of one job for each of its tasks."""
@@ -76,6 +95,7 @@ class _Refusals(Mapping[str, tuple[RefusalView, ...]]):
 
     def _in_words(self, job: str) -> tuple[RefusalView, ...]:
         refused = [self._view(refusal) for refusal in self._refusals.get(job, ())]
+        refused.sort(key=lambda refusal: AVOIDED not in refusal.reasons)  # what failed says most of a job
         waits = order_refusal(self._cell, self._observed, self._jobs[job]) if job in self._jobs else None
         return (waits, *refused) if waits is not None else tuple(refused)
 
@@ -87,6 +107,7 @@ class _Refusals(Mapping[str, tuple[RefusalView, ...]]):
 
     def _view(self, refusal: Refusal) -> RefusalView:
         tasks = self._jobs[refusal.job].tasks
+        refusal = _with_failure(refusal, [task for i in refusal.indexes if (task := tasks[i]).failed])
         return refusal_view(refusal, instant(min(tasks[index].since for index in refusal.indexes)))
 
 

@@ -194,7 +194,7 @@ def _waiting(
     waits_in_order = task.index in cell.deferred.get(job.key, ())
     what = "other jobs" if waits_in_order else "a machine"
     yield f"{name} waits for {what} since {instant(task.since)}."
-    if task.reason:
+    if task.reason and not any(refusal.text.startswith(task.reason) for refusal in refusals):
         yield f"It was sent back from {task.machine or 'its machine'}: {task.reason}."
     if task.promised:
         yield _sentence(_place_kept(cell, observed, task))

@@ -44,6 +44,7 @@ HELD_AFTER = 3
 """Failures of one task, or machines on which it or half of its job failed; all machines, where there are
 fewer."""
 TRIAL_SECONDS = 60.0
+_FAILED_ON = "failed on "
 
 
 # Moving
@@ -75,11 +76,17 @@ def moved(job: Job, task: Task, seen: SeenAttempt, why: str, at: float) -> Tasks
         job.key,
         (task.index,),
         Eviction.FAILED,
-        f"failed on {task.machine}: {why}" if why else f"failed on {task.machine}",
+        f"{_FAILED_ON}{task.machine}: {why}" if why else f"{_FAILED_ON}{task.machine}",
         failed=(failed_on(task, at),) if task.version == job.version else (),
         exit_codes=(seen.exit_code,),
         signals=(seen.signal,),
     )
+
+
+def last_failure(task: Task) -> str:
+    """Return how a task that has failed did so last, and on which machine. It may have been taken from
+    another one since, for another reason: then only the machine is known."""
+    return task.reason if task.reason.startswith(_FAILED_ON) else f"{_FAILED_ON}{task.failed[-1].machine}"
 
 
 def failed_on(task: Task, at: float) -> FailedOn:
