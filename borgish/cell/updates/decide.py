@@ -129,7 +129,7 @@ def decide_update(
     moved = evicted_with(cell, job, fewer, reason)
     again = (TasksResubmitted(job.key, found.again, in_order=True),) * bool(found.again)
     tried = forgotten(cell, job, range(spec.tasks)) if is_new else ()  # of another program nothing is known
-    in_order = [] if spec.after == job.spec.after and not found.again else order_notes(cell, spec)
+    in_order = [] if spec.after == job.spec.after and not found.again else order_notes(cell, spec, beside)
     notes = [*in_order, *job_warnings(cell, spec), *_no_room(cell, job, spec, found, now)]
     changed = JobChanged(job.key, spec, version, rollout)
     text = f"{job.key} is {reason}{_in_words(job, spec, found, rollout) if is_new else ''}"

@@ -173,6 +173,13 @@ def test_who_starts_after_a_new_job_is_told_until_when(desk: Desk) -> None:
     assert web.notes[0] == "it starts after ann/step (finished), ann/db (up), ann/other"
 
 
+def test_a_job_that_comes_to_wait_for_one_applied_with_it_misses_none(desk: Desk) -> None:
+    desk.do(applied(WEB))
+    waits = document(spec("web", after=(After("ann/db"),)))
+    web = plan_apply(desk.cell, applied(DB, waits), "ann", NOW).changes[-1]
+    assert (web.what, web.notes) == ("updated", ("it starts after ann/db (up)",))
+
+
 def test_what_has_no_document_stays_unless_it_is_pruned(desk: Desk) -> None:
     desk.do(applied(WEB, DB))
     decision = decide(desk.cell, desk.observed, applied(WEB), "ann", NOW)
