@@ -160,7 +160,8 @@ def plan_apply(
     refusals: list[Refused] = []
     for document in documents:
         try:
-            changes.append(_taken(cell, key, _change(cell, document, command, actor, now, beside)))
+            change = _change(cell, document, command, actor, now, beside)
+            changes.append(_taken(cell, key, document, change, actor))
         except Refused as refused:
             refusals.append(refused)
     for spec in command.crons:
@@ -296,12 +297,18 @@ def _change(
     return JobChange(key, what, spec, decision.events, asking, decision.notes, stopped)
 
 
-def _taken(cell: Cell, app: str, change: JobChange) -> JobChange:
-    """Return what becomes of a job, with a note where it is taken from another application."""
+def _taken(cell: Cell, app: str, document: Document, change: JobChange, actor: str) -> JobChange:
+    """Return what becomes of a job, with a note where it comes to this application from another, or from
+    none and runs."""
     job = cell.jobs.get(change.job)
-    if job is None or job.app in ("", app):
+    if job is None or job.app == app or (not job.app and job.state is State.DEAD):
         return change
     note = f"it belongs to the application {job.app}, and is taken from it"
+    if not job.app:
+        note = f"it was part of no application, and becomes part of {app}"
+        if resets := merged(document, job, app, actor).resets:
+            words = [f"{each.difference}, which {actor} set by {each.owner.how}" for each in resets]
+            note = f"{note}; the file changes {_joined(words)}"
     return msgspec.structs.replace(change, notes=(*change.notes, note))
 
 

@@ -39,10 +39,12 @@ class OwnedByOther(msgspec.Struct, frozen=True):
 
 
 class Merged(msgspec.Struct, frozen=True):
-    """What a job becomes by a document, and what stands in the way."""
+    """What a job becomes by a document, and what stands in the way. ``resets``: what its own user set by a
+    command since it was submitted, and is not kept."""
 
     spec: JobSpec
     conflicts: tuple[OwnedByOther, ...] = ()
+    resets: tuple[OwnedByOther, ...] = ()
 
 
 def merged(document: Document, job: Job | None, app: str, actor: str) -> Merged:
@@ -55,21 +57,25 @@ def merged(document: Document, job: Job | None, app: str, actor: str) -> Merged:
         return Merged(document.spec)
     present = msgspec.structs.replace(job.spec, tasks=job.tasks_wanted)
     named, spec = set(document.named), document.spec
-    conflicts = []
+    conflicts, resets = [], []
     others = dict(_of_others(job, document, app, job.present.by))
     if "resources" in others and "resources" not in named:
         spec = _with_resources(document, present.resources)
     for field, owner in others.items():
         if field not in named:
             spec = _with_value_of(spec, present, field, named)
-        elif _value(spec, field) != _value(present, field) and (job.app or owner.by != actor):
-            conflicts.append(OwnedByOther(field, owner, _difference(present, spec, field)))
+        elif _value(spec, field) != _value(present, field):
+            other = OwnedByOther(field, owner, _difference(present, spec, field))
+            if job.app or owner.by != actor:
+                conflicts.append(other)
+            elif owner.how is not Ownership.SUBMIT:
+                resets.append(other)
     if "tasks" not in named:
         spec = msgspec.structs.replace(spec, tasks=present.tasks)
     kept = {index: each for index, each in spec.overrides.items() if index < spec.tasks}
     if len(kept) < len(spec.overrides):
         spec = msgspec.structs.replace(spec, overrides=kept)
-    return Merged(spec, tuple(conflicts))
+    return Merged(spec, tuple(conflicts), tuple(resets))
 
 
 def _with_resources(document: Document, resources: Resources) -> JobSpec:

@@ -210,6 +210,26 @@ def test_pruning_asks_beyond_a_share_of_the_cell(desk: Desk) -> None:
     assert desk.cell.jobs["ann/many"].state is State.DEAD
 
 
+def test_a_job_of_no_application_that_becomes_part_of_one_is_noted(desk: Desk) -> None:
+    desk.do(SubmitJob(spec("web", 1)))
+    desk.do(ScaleJob("ann/web", 2))
+    note = "it was part of no application, and becomes part of ann/shop"
+    without = document(spec("web", 1))
+    assert plan_apply(desk.cell, applied(without), "ann", NOW).changes[0].notes == (note,)
+    # To fewer tasks than its own user scaled it to; else that is refused.
+    fewer = applied(document(spec("web", 1), "tasks"))
+    decision = decide(desk.cell, desk.observed, fewer, "ann", NOW)
+    assert decision.notes == (f"ann/web: {note}; the file changes tasks: 2 -> 1, which ann set by scale",)
+    desk.do(fewer)
+    assert not plan_apply(desk.cell, fewer, "ann", NOW).changes[0].notes
+
+
+def test_a_job_that_is_over_becomes_part_of_an_application_without_a_note(desk: Desk) -> None:
+    desk.do(SubmitJob(spec("web", 1)))
+    desk.do(KillTasks("ann/web", (0,)))
+    assert plan_apply(desk.cell, applied(document(spec("web", 1))), "ann", NOW).changes[0].notes == ()
+
+
 def test_a_job_of_another_application_has_to_be_taken_over(desk: Desk) -> None:
     desk.do(applied(WEB))
     other = ApplyApp(AppSpec("other", "ann"), (WEB,))
