@@ -9,6 +9,7 @@ import pytest
 
 from borgish.bands import DEFAULT_BANDS
 from borgish.borglet.attempts.failures import what_follows
+from borgish.cell.apps.decide import uses
 from borgish.spec.cron import CronSpec, read_job_or_cron
 from borgish.spec.job import After, JobSpec, Update
 from borgish.spec.shares import Share
@@ -52,8 +53,15 @@ def test_it_is_read_and_commented(name: str) -> None:
 
 def test_ordered() -> None:
     web = After("ann/web", Until.HEALTHY)
-    assert example("ordered").after == (web, After("ann/batch", Until.FINISHED, 600.0))
+    assert example("ordered").after == (web, After("ann/primes", Until.FINISHED, 600.0))
     assert example("child").parent == "ann/web"
+
+
+def test_the_jobs_that_others_name_are_among_them() -> None:
+    jobs = {job.key: job for job in map(example, ALL)}
+    used = {key for job in jobs.values() for key in uses(job)}
+    assert used == {"ann/web", "ann/primes", "ann/allocs"}
+    assert used <= jobs.keys()
 
 
 def test_handover() -> None:
