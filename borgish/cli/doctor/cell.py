@@ -36,6 +36,9 @@ STORE_FREE_BYTES_MIN = 1024**3
 CHECKPOINT_SECONDS_MAX = 3600.0
 """By default there is one each ten minutes in which something happened."""
 VERIFY_SECONDS_MAX = 120.0
+WAITING_SECONDS_MAX = 300.0
+"""What waits for longer waits for more than its turn."""
+JOBS_NAMED = 3
 BY_HOST = "host"
 """Who made the tokens that a master takes over from its host."""
 UNUSED_SECONDS_MAX = 90 * 86400.0
@@ -86,7 +89,7 @@ def _refusing(patient: Patient) -> list[Found]:
     return found or good("commands are taken")
 
 
-def _frozen(patient: Patient) -> list[Found]:
+def _held_back(patient: Patient) -> list[Found]:
     seen = patient.seen
     found = warn(f"the cell is frozen: {seen.frozen}", "`borgctl unfreeze`, when that is over") * bool(
         seen.frozen
@@ -95,7 +98,49 @@ def _frozen(patient: Patient) -> list[Found]:
         Found(Level.WARN, f"a change is paused: {text}", "`borgctl job update status` says how to go on")
         for text in seen.rollbacks_paused
     ]
+    if held := [job.name for job in patient.summary.jobs if job.held]:
+        found += warn(
+            f"held, since they fail wherever they are: {some_of(held, JOBS_NAMED)}",
+            f"`borgctl why {held[0]}` says how it fails; what failed of it is tried once a minute",
+        )
+    if stuck := {it.name: why for it in patient.machines if (why := _why_stuck(it))}:
+        found += warn(
+            f"drained, and not empty yet: {some_of([f'{name} ({why})' for name, why in stuck.items()])}",
+            f"`borgctl machine show {next(iter(stuck))}` says why each task stays",
+        )
     return found or good("nothing is held back")
+
+
+def _why_stuck(machine: MachineView) -> str:
+    """Return why tasks stay on a machine that is drained for a while; "" where that ends by its deadline."""
+    began = [drain.begins or drain.at for drain in machine.drains if drain.begun]
+    if not any(seconds_since(at) > WAITING_SECONDS_MAX for at in began):
+        return ""
+    return next((text for text in machine.staying if "it may finish until" not in text), "")
+
+
+def _waiting(patient: Patient) -> list[Found]:
+    summary = patient.summary
+    held = {job.name for job in summary.jobs if job.held}  # of these another check tells
+    long = [
+        it
+        for it in summary.pending
+        if it.since
+        and seconds_since(it.since) > WAITING_SECONDS_MAX
+        and not it.in_order
+        and it.job not in held
+    ]
+    if not long:
+        return good(f"no task waits for a machine for more than {span(WAITING_SECONDS_MAX)}")
+    jobs = list(dict.fromkeys(it.job for it in long))
+    count = plural(sum(it.tasks for it in long), "task")
+    told = sum(it.tasks for it in summary.pending)
+    least = "at least " * (told < summary.status.pending)
+    return warn(
+        f"{least}{count} without a machine for more than {span(WAITING_SECONDS_MAX)}: "
+        f"{some_of(jobs, JOBS_NAMED)}",
+        f"`borgctl why {jobs[0]}` says why, and what would help",
+    )
 
 
 def _versions(patient: Patient) -> list[Found]:
@@ -456,7 +501,8 @@ CELL_CHECKS: tuple[Check, ...] = (
     Check("master", _master),
     Check("masters", _masters),
     Check("commands", _refusing),
-    Check("held back", _frozen),
+    Check("held back", _held_back),
+    Check("waiting tasks", _waiting),
     Check("versions", _versions),
     Check("clock", _clock),
     Check("store's disk", _store_disk),

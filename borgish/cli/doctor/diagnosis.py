@@ -9,7 +9,7 @@ import msgspec
 
 from borgish.cli.session import Session
 from borgish.errors import BorgishError
-from borgish.wire.api import MachineView, StatusView
+from borgish.wire.api import MachineView, StatusView, SummaryView
 from borgish.wire.api_access import TokenView
 
 if TYPE_CHECKING:
@@ -52,10 +52,10 @@ def fail(text: str, to_do: str) -> list[Found]:
     return [Found(Level.FAIL, text, to_do)]
 
 
-def some_of(items: list[str]) -> str:
+def some_of(items: list[str], shown: int = SHOWN_MAX) -> str:
     """Return the first few, and how many more there are."""
-    more = f" and {len(items) - SHOWN_MAX} more" if len(items) > SHOWN_MAX else ""
-    return ", ".join(items[:SHOWN_MAX]) + more
+    more = f" and {len(items) - shown} more" if len(items) > shown else ""
+    return ", ".join(items[:shown]) + more
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -106,6 +106,11 @@ class Patient:
         from borgish.cli.lookup import every_machine
 
         return every_machine(self.asked)
+
+    @cached_property
+    def summary(self) -> SummaryView:
+        """What needs a look, cut to a screenful. Raises BorgishError."""
+        return self.asked.get("/v1/summary", None, SummaryView)
 
     @cached_property
     def tokens(self) -> list[TokenView]:

@@ -25,10 +25,19 @@ from borgish.text import instant
 from borgish.tls.folder import make_authority, renew_master
 from borgish.tls.validity import Validity
 from borgish.vocabulary import HELD, PROGRAM_MEASURES
-from borgish.wire.api import CheckpointView, HealthView, MachineView, Problem
+from borgish.wire.api import (
+    CheckpointView,
+    DrainView,
+    HealthView,
+    JobView,
+    MachineView,
+    Problem,
+    RefusalView,
+    SummaryView,
+)
 from borgish.wire.api_access import AuditVerdict, InvitationView, TokenView, UserView
 from borgish.wire.api_past import CheckpointVerdict
-from tests.unit.cli.samples import NOW, Asked, FakeMaster, machine, serving, status
+from tests.unit.cli.samples import NOW, Asked, FakeMaster, job, machine, refusal, serving, status
 
 DAY = 86400.0
 DENIED = Problem("Forbidden", 403, "not for you")
@@ -45,6 +54,8 @@ class Scene:
     def __init__(self, master: FakeMaster, folder: Path) -> None:
         self.master, self.folder, self.is_running = master, folder, True
         self.status = msgspec.structs.replace(status(), version=borgish.__version__)
+        self.jobs: tuple[JobView, ...] = ()
+        self.pending: tuple[RefusalView, ...] = ()
         self.token = msgspec.structs.replace(TOKEN, used_at=now())
         self.kept = msgspec.structs.replace(KEPT, at=now())
         self.process = Process("borgmaster", os.getpid(), 12345, 0, 0, ("127.0.0.1:7400",))
@@ -53,6 +64,7 @@ class Scene:
         self.answers: dict[str, object] = {
             "GET /v1/status": lambda asked: self.at_the_door(asked),
             "GET /v1/health": lambda asked: HEALTH if "rebound" not in asked.headers["Host"] else DENIED,
+            "GET /v1/summary": lambda _: SummaryView(self.status, (), self.jobs, self.pending, ()),
             "GET /v1/checkpoints": lambda _: {"items": [self.kept]},
             "POST /v1/checkpoints/42/verify": CheckpointVerdict(42, "", good=True, text=""),
             "POST /v1/audit/verify": AuditVerdict(1, holds=True, trouble="", first_at=NOW, last_at=NOW),
@@ -224,11 +236,17 @@ def engine_on_tcp(it: Scene, patch: pytest.MonkeyPatch) -> None:
     patch.setattr(psutil, "process_iter", lambda _: [Dockerd])
 
 
+def waits(ago: float, **changes: Any) -> Break:
+    told = {"since": now(ago), **changes}
+    return lambda it, _: setattr(it, "pending", (msgspec.structs.replace(refusal(), **told),))
+
+
 BROKEN: dict[str, tuple[str, Break]] = {
     "master": ("fail", silent_master),
     "masters": ("warn", second_master),
     "commands": ("fail", seen(refusing=("new work is refused",))),
     "held back": ("warn", seen(frozen="by ann")),
+    "waiting tasks": ("warn", waits(600.0)),
     "versions": ("warn", machines(attributes={"borglet": "0.0.1"})),
     "clock": ("fail", seen(now="2020-01-01T00:00:00Z")),
     "store's disk": ("warn", seen(store_free_bytes=1024)),
@@ -314,6 +332,78 @@ def test_a_fault_is_found_and_the_way_out_is_said(
     found, to_do = looked(scene, capsys)[name]
     assert found == level
     assert to_do
+
+
+def said_of(check: str, scene: Scene, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """Return what a check says and what is to be done, where it does not pass."""
+    borgctl.run(["doctor", "-o", "json", "--dir", str(scene.folder)])
+    found = [it for it in json.loads(capsys.readouterr().out) if it["check"] == check]
+    return [f"{it['text']} - {it['to_do']}" for it in found if it["level"] != "pass"]
+
+
+def test_jobs_that_fail_wherever_they_are_are_held_back(
+    scene: Scene, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scene.jobs = (job(), *(job(name=f"ann/bad{number}", held=True) for number in range(5)))
+    (said,) = said_of("held back", scene, capsys)
+    assert said.startswith(
+        "held, since they fail wherever they are: ann/bad0, ann/bad1, ann/bad2 and 2 more - "
+    )
+    assert "`borgctl why ann/bad0`" in said
+
+
+@pytest.mark.parametrize(
+    ("ago", "staying", "is_stuck"),
+    [
+        (600.0, ("ann/step/0: it may finish until 23:00", "ann/web/0-2: no machine has room"), True),
+        (600.0, ("ann/step/0: it may finish until 23:00",), False),
+        (600.0, (), False),
+        (60.0, ("ann/web/0-2: no machine has room",), False),
+    ],
+)
+def test_a_drain_that_does_not_get_on_is_held_back(
+    ago: float, staying: tuple[str, ...], *, is_stuck: bool, scene: Scene, capsys: pytest.CaptureFixture[str]
+) -> None:
+    drain = DrainView("drained by ann", "ann", now(ago), now(), begun=True)
+    scene.has(well(state="draining", drains=(drain,), staying=staying))
+    said = said_of("held back", scene, capsys)
+    assert len(said) == is_stuck
+    if is_stuck:
+        assert said[0].startswith("drained, and not empty yet: m1 (ann/web/0-2: no machine has room) - ")
+        assert "`borgctl machine show m1`" in said[0]
+
+
+@pytest.mark.parametrize(
+    ("ago", "changes", "words"),
+    [
+        (600.0, {}, "2 tasks without a machine for more than 5m: ann/web - `borgctl why ann/web`"),
+        (600.0, {"tasks": 1, "job": "ann/db"}, "1 task without a machine for more than 5m: ann/db"),
+        (60.0, {}, ""),
+        (600.0, {"in_order": True}, ""),  # it waits for other jobs
+        (600.0, {"job": "ann/held"}, ""),
+    ],
+)
+def test_tasks_that_wait_for_long_are_told_of(
+    ago: float,
+    changes: dict[str, Any],
+    words: str,
+    scene: Scene,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    scene.jobs = (job(name="ann/held", held=True),)
+    waits(ago, **changes)(scene, monkeypatch)
+    said = said_of("waiting tasks", scene, capsys)
+    assert len(said) == bool(words)
+    assert words in "".join(said)
+
+
+def test_of_more_tasks_than_are_told_of_the_count_is_the_least(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    waits(600.0)(scene, monkeypatch)
+    scene.status = msgspec.structs.replace(scene.status, pending=900)
+    assert said_of("waiting tasks", scene, capsys)[0].startswith("at least 2 tasks without a machine")
 
 
 @pytest.mark.parametrize(
