@@ -315,7 +315,8 @@ class FreeResources(Filter):
             if number in devices:  # these are listed one by one
                 continue
             name, fails = kind_name(fleet, number), fleet.free[number] < amount
-            most = max(0.0, float(np.max(fleet.free[number], where=fails & usable, initial=0.0)))
+            short = fails & usable if np.any(fails & usable) else fails & fleet.present
+            most = max(0.0, float(np.max(fleet.free[number], where=short, initial=0.0)))
             largest = float(np.max(fleet.capacity[number], initial=0.0))
             asked = show_amount(number, amount)
             yield Reason(

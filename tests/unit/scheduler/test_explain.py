@@ -2,7 +2,7 @@
 
 import pytest
 
-from borgish.cell.model import Machine
+from borgish.cell.model import Drain, Machine
 from borgish.resources import Resources
 from borgish.scheduler.plan import Refusal
 from borgish.scheduler.schedule import Scheduler
@@ -31,6 +31,16 @@ def test_every_reason_is_counted_and_said() -> None:
     )
     assert found.hint == "fits 1 machine with ram <= 3GiB; would fit 1 machine that is down"
     assert not found.impossible  # m3 would do, were it up
+
+
+def test_where_no_machine_takes_tasks_the_most_free_is_what_they_would_have() -> None:
+    drained, little = (Drain("ann", 1.0, 2.0),), spec("ann/big", ram=16 * GIB)
+    machines = [machine("m1", ram=3 * GIB, drains=drained), machine("m2", ram=2 * GIB, drains=drained)]
+    text = "0 of 2 machines fit: 2 are drained, 2 have too little ram free (needs 16GiB, most free 3GiB)"
+    assert refusal(machines, little).text == text
+    # Where one does, what it has counts.
+    machines[1].drains = ()
+    assert "most free 2GiB)" in refusal(machines, little).text
 
 
 def test_a_machine_counts_under_each_of_its_reasons() -> None:
