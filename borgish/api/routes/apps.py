@@ -111,7 +111,7 @@ async def explain_app(request: ApiRequest, user: Owner, name: AppName) -> WhyVie
 
     def view(reading: Reading) -> WhyView:
         app = find_app(reading.cell, job_key(user, name))
-        return why_app(reading.cell, reading.observed, app, reading.refusals)
+        return why_app(reading.cell, reading.observed, app, reading.refusals, reading.now)
 
     return await request.read(view)
 

@@ -75,7 +75,8 @@ async def explain_job(request: ApiRequest, user: Owner, name: JobName) -> WhyVie
 
     def view(reading: Reading) -> WhyView:
         job = find_job(reading.cell, job_key(user, name))
-        return why_job(reading.cell, reading.observed, job, reading.refusals.get(job.key, ()), events)
+        refusals = reading.refusals.get(job.key, ())
+        return why_job(reading.cell, reading.observed, job, refusals, events, reading.now)
 
     return await request.read(view)
 

@@ -20,7 +20,7 @@ from borgish.cell.tasks.failing import avoided
 from borgish.cell.tasks.max_failures import too_many_failed
 from borgish.cell.updates.handover import Departures, Way, handover_cause, handover_words
 from borgish.clock import Now
-from borgish.text import has_index, instant
+from borgish.text import has_index, instant, show_indexes
 from borgish.vocabulary import (
     FAILURES,
     HELD_BACK,
@@ -78,6 +78,7 @@ def why_job(
     job: Job,
     refusals: Sequence[RefusalView],
     events: Sequence[EventView],
+    now: Now,
 ) -> WhyView:
     """Return why a job is as it is, with its first tasks in trouble."""
     sentences = [_counts(observed, job), *order_sentences(cell, observed, job)]
@@ -94,6 +95,7 @@ def why_job(
     )
     sentences += _unplaced(cell, observed, job, refusals)
     sentences += [_task_text(cell, observed, job, task, ()) for task in _examples(observed, job)]
+    sentences += _held_on_drained(cell, observed, job, now)
     troubled = islice(_troubled(observed, job), TASKS_SHOWN)
     return WhyView(
         name=job.key,
@@ -107,7 +109,7 @@ def why_job(
 
 
 def why_app(
-    cell: Cell, observed: Observed, app: App, refusals: Mapping[str, Sequence[RefusalView]]
+    cell: Cell, observed: Observed, app: App, refusals: Mapping[str, Sequence[RefusalView]], now: Now
 ) -> WhyView:
     """Return why an application is as it is: which of its jobs are not as they are to be, and why."""
     jobs = members(cell, app.key)
@@ -115,7 +117,9 @@ def why_app(
     states = {task.state for task in tasks}
     troubled = [job for job in jobs if any(_troubled(observed, job)) or job.held or job.rollout]
     troubled.sort(key=lambda job: (not job.failed, job.waits is not None))  # what others wait for comes first
-    shown = [why_job(cell, observed, job, refusals.get(job.key, ()), ()) for job in troubled[:JOBS_SHOWN]]
+    shown = [
+        why_job(cell, observed, job, refusals.get(job.key, ()), (), now) for job in troubled[:JOBS_SHOWN]
+    ]
     count = f"{len(jobs)} job{'' if len(jobs) == 1 else 's'} and {task_count(len(tasks))}"
     others = absent(cell, app)
     crons = [cron for cron in crons_of(cell, app.key) if cron.note]
@@ -314,6 +318,28 @@ def _held(cell: Cell, observed: Observed, job: Job, task: Task, now: Now) -> Ite
     departure = Departures(cell, observed, now).of(job, task.index) if has_to_leave else None
     if departure is not None and departure.way is Way.STAYS and not is_replaced:
         yield f"It is not taken down yet: {departure.why}."
+
+
+def _held_on_drained(cell: Cell, observed: Observed, job: Job, now: Now) -> Iterator[str]:
+    """Say of the tasks of a job that stay on drained machines why they do, those that stay alike together."""
+    if not observed.known:
+        return
+    there = {task.machine for task in job.tasks if task.state is State.RUNNING}
+    drains, alike = Drains(cell, observed, now), dict[str, list[int]]()
+    for name in sorted(there & cell.machines.keys()):
+        machine = cell.machines[name]
+        for each in drains.leaving(machine) if machine.is_draining else ():
+            if each.job == job.key and each.why:
+                alike.setdefault(each.why, []).append(each.index)
+    for why, indexes in islice(alike.items(), LEAVING_SHOWN):
+        on = sorted({job.tasks[index].machine for index in indexes})
+        more = f" and {len(on) - LEAVING_SHOWN} more" if len(on) > LEAVING_SHOWN else ""
+        names = f"{', '.join(on[:LEAVING_SHOWN])}{more}"
+        be = "is" if len(on) == 1 else "are"
+        stay = "stays" if len(indexes) == 1 else "stay"
+        yield f"{job.key}/{show_indexes(indexes)} {stay} for now on {names}, which {be} to be empty: {why}."
+    if len(alike) > LEAVING_SHOWN:
+        yield "`borgctl machine show` says of each machine what stays there, and why."
 
 
 def _restarts(name: str, task: Task, seen: SeenAttempt | None) -> Iterator[str]:

@@ -261,7 +261,7 @@ class Day:
         core = self.core
         if name in core.cell.jobs:
             job = core.cell.jobs[name]
-            found = why_job(core.cell, core.observed, job, self._refusals(name), ())
+            found = why_job(core.cell, core.observed, job, self._refusals(name), (), self.now)
         else:
             key, index = split_task_name(name)
             job = core.cell.jobs[key]

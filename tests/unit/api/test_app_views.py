@@ -37,7 +37,7 @@ class Shop(Lived):
             for key, job in self.cell.jobs.items()
             if (found := order_refusal(self.cell, self.core.observed, job))
         }
-        return why_app(self.cell, self.core.observed, self.cell.apps["ann/shop"], refusals)
+        return why_app(self.cell, self.core.observed, self.cell.apps["ann/shop"], refusals, self.now)
 
     def detail(self) -> AppDetail:
         tally = Tally()

@@ -6,7 +6,7 @@ from borgish.api.views.events import restored_machine_text
 from borgish.api.views.history import HistoryFilter, history_view
 from borgish.api.views.machines import STAYING_SHOWN, machine_view
 from borgish.api.views.tally import Tally
-from borgish.api.views.why import why_task
+from borgish.api.views.why import why_job, why_task
 from borgish.cell.commands import (
     DrainMachines,
     MaintainMachines,
@@ -65,6 +65,11 @@ def test_what_stays_is_told_with_why_alike_together() -> None:
     assert web.endswith("at most 1 of 5 tasks may be down (max_unavailable 10%), and down is 4 (pending)")
     assert total.endswith(": it may finish until 1970-01-01 01:16 UTC")
     why = why_task(lived.cell, lived.core.observed, lived.cell.jobs["ann/sum"], 0, (), (), lived.now)
+    web_job = lived.cell.jobs["ann/web"]
+    of_job = why_job(lived.cell, lived.core.observed, web_job, (), (), lived.now).text
+    task, _, reason = web.partition(": ")
+    assert of_job.endswith(f" for now on m1, which is to be empty: {reason}.")
+    assert f" {task} stay" in of_job
     on_m1 = lived.cell.jobs["ann/sum"].tasks[0].machine == "m1"
     assert ("m1 is to be empty: drained by ann. It stays for now: it may finish" in why.text) is on_m1
 

@@ -40,7 +40,7 @@ def test_the_job_says_why_and_what_can_be_done() -> None:
     assert job.rollout is not None
     view = job_view(lived.cell, observed, job, ())
     assert view.reason == f"rolled back to position {bad}: 4 tasks still to be stopped; paused: {why}"
-    text = why_job(lived.cell, observed, job, (), ()).text
+    text = why_job(lived.cell, observed, job, (), (), lived.now).text
     assert f"That is paused: {why}. It goes on by itself when all that it changed is up." in text
     assert f"`borgctl rollback {job.rollout.position - 1} --only ann/web` undoes it" in text
     assert f"`borgctl rollback {bad} --only ann/web --now` goes on regardless" in text

@@ -149,7 +149,7 @@ def test_the_outcome_of_a_dead_job(endings: tuple[Ending, ...], outcome: Outcome
     ended = [dead(index, ending, "because") for index, ending in enumerate(endings)]
     cell, found = small_cell(), job(JobSpec("x", "ann", 2, ("x",)), ended, uid=9)
     assert job_view(cell, small_observed(), found, ()).outcome is outcome
-    assert why_job(cell, small_observed(), found, (), ()).outcome is outcome
+    assert why_job(cell, small_observed(), found, (), (), NOW).outcome is outcome
     assert task_view(small_observed(), found, 0).outcome is OUTCOMES[endings[0]]
 
 

@@ -62,7 +62,7 @@ def test_a_held_job_says_why_and_what_ends_it() -> None:
     cell = small_cell()
     found = cell.jobs["ann/web"]
     found.held = Held("task 0 failed 3 times on 2 machines", NOW.wall, NOW.wall + 60.0)
-    text = why_job(cell, small_observed(), found, (), ()).text
+    text = why_job(cell, small_observed(), found, (), (), NOW).text
     assert "It is held since " in text
     assert "for it fails wherever it is: task 0 failed 3 times on 2 machines." in text
     assert "`borgctl job restart ann/web` tries all of it now" in text
@@ -106,7 +106,7 @@ def test_a_job_tells_of_its_first_kept_places() -> None:
     web = cell.jobs["ann/web"]
     web.tasks = [Task(index, promised="m1") for index in range(5)]
     web.pending, web.running = 5, 0
-    text = why_job(cell, small_observed(), web, (), ()).text
+    text = why_job(cell, small_observed(), web, (), (), NOW).text
     assert "Task 0 has its place kept on m1" in text
     assert text.endswith("So have 2 more.")
 
@@ -172,7 +172,7 @@ def test_each_ending_has_words(ending: Ending, words: str) -> None:
 
 def test_a_job_is_explained_by_counts_refusals_and_examples() -> None:
     cell = small_cell()
-    why = why_job(cell, small_observed(), cell.jobs["ann/web"], small_refusals()["ann/web"], ())
+    why = why_job(cell, small_observed(), cell.jobs["ann/web"], small_refusals()["ann/web"], (), NOW)
     assert why.state is State.RUNNING
     assert why.text.startswith("ann/web has 4 tasks: 1 up, 1 unhealthy, 1 pending, 1 killed.")
     assert "ann/web/1 runs on m1 but fails its probe" in why.text
@@ -182,7 +182,9 @@ def test_a_job_is_explained_by_counts_refusals_and_examples() -> None:
 
 def test_a_job_in_order_needs_one_sentence() -> None:
     cell = small_cell()
-    assert why_job(cell, small_observed(), cell.jobs["bob/db"], (), ()).text == "bob/db has 1 task: 1 up."
+    assert (
+        why_job(cell, small_observed(), cell.jobs["bob/db"], (), (), NOW).text == "bob/db has 1 task: 1 up."
+    )
 
 
 def test_a_task_shows_only_events_about_it_or_its_whole_job() -> None:
@@ -231,4 +233,6 @@ def test_what_is_held_back_between_its_starts_says_so(phase: Phase, reason: str,
     see(observed, "m2", "bob/db", 0, attempt)
     assert text_of(0, "bob/db", observed).startswith(words)
     found = small_cell().jobs["bob/db"]
-    assert why_job(small_cell(), observed, found, (), ()).text.startswith(f"bob/db has 1 task: 1 {phase}.")
+    assert why_job(small_cell(), observed, found, (), (), NOW).text.startswith(
+        f"bob/db has 1 task: 1 {phase}."
+    )

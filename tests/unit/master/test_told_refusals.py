@@ -56,6 +56,6 @@ async def test_what_failed_is_said_before_the_lack_of_room_elsewhere(how: str, h
     assert refused.hint.startswith(hint)
     job = cell.jobs["ann/web"]
     assert job_view(cell, core.observed, job, (refused,)).reason.startswith(failed)
-    assert how in why_job(cell, core.observed, job, (refused,), ()).text
+    assert how in why_job(cell, core.observed, job, (refused,), (), clock.now()).text
     # Of the task it is said once.
     assert why_task(cell, core.observed, job, 0, (refused,), (), clock.now()).text.count(how) == 1
