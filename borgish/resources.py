@@ -36,7 +36,7 @@ _BYTE_UNITS = {
 _SECOND_UNITS = {
     u: Decimal(n) for u, n in (("ms", "0.001"), ("s", "1"), ("m", "60"), ("h", "3600"), ("d", "86400"))
 }
-_AMOUNT = re.compile(r"(\d{1,20}(?:\.\d{1,9})?)\s?([A-Za-z]*)", re.ASCII)
+_AMOUNT = re.compile(r"(\d{1,20}(?:\.\d{1,9})?)\s?([A-Za-z]{0,20})", re.ASCII)
 
 
 Amounts = dict[str, int | dict[str, int]]

@@ -47,6 +47,7 @@ from borgish.spec.schedule import (
 )
 from borgish.vocabulary import CronKind, Missed, Overlap, RestartPolicy, job_key
 
+SCHEDULE_CHARACTERS_MAX = 256
 RUNS_KEPT_MAX = 100
 RUNS_MISSED_MAX = 10
 """So many of the runs that were missed begin at once with ``missed: all`` (F111)."""
@@ -141,6 +142,11 @@ class _Schedule(Leaf[str]):
     example = "30 2 * * mon-fri"
 
     def of(self, found: Scalar) -> str:
+        if (length := len(found.text)) > SCHEDULE_CHARACTERS_MAX:
+            raise Wrong(
+                f"a schedule of {length} characters; at most {SCHEDULE_CHARACTERS_MAX} are allowed",
+                "write ranges and steps, like 1-5 or */15, or make several crons of it",
+            )
         text = " ".join(found.text.split())
         try:
             Schedule(text)
@@ -149,7 +155,7 @@ class _Schedule(Leaf[str]):
         return text
 
     def schema(self) -> Schema:
-        return {"type": "string", "minLength": 1}
+        return {"type": "string", "minLength": 1, "maxLength": SCHEDULE_CHARACTERS_MAX}
 
 
 class _TimeZone(Leaf[str]):

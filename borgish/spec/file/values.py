@@ -78,7 +78,7 @@ class Port(Name):
     def of(self, found: Scalar) -> str:
         text = found.text
         if text.isdigit() or (len(text) < 64 and _NUMBERED_PORT.fullmatch(text)):
-            what = f"{text} is a number" if text.isdigit() else f"{quote(text)} has port numbers"
+            what = f"{text[:20]} is a number" if text.isdigit() else f"{quote(text)} has port numbers"
             hint = "name it, as ports: [http]; borgish chooses the number, which {{port.http}} stands for"
             raise Wrong(f"{what}; a port is declared by name", hint)
         return super().of(found)

@@ -46,6 +46,23 @@ def test_a_field_of_a_job_is_a_mistake(more: str, line: int, words: str) -> None
     assert not fits(file_schema(), yaml.safe_load(f"{TEXT}{more}\n"))
 
 
+@pytest.mark.parametrize(("length", "is_refused"), [(256, False), (257, True), (1_000_000, True)])
+def test_a_schedule_has_a_maximum_length(length: int, is_refused: bool) -> None:
+    minute = "0" if length % 2 else "00"
+    schedule = f"{minute} {'2,' * ((length - 9) // 2)}2 * * *"
+    assert len(schedule) == length
+    text = TEXT.replace("0 2 * * *", schedule)
+    assert fits(file_schema(), yaml.safe_load(text)) is not is_refused
+    if not is_refused:
+        assert read_cron(text, "ann").schedule == schedule
+        return
+    with pytest.raises(Invalid) as caught:
+        read_cron(text, "ann")
+    (mistake,) = caught.value.mistakes
+    assert mistake.message == f"schedule: a schedule of {length} characters; at most 256 are allowed"
+    assert (mistake.path, "*/15" in mistake.hint) == ("schedule", True)
+
+
 def test_all_mistakes_are_found_at_once() -> None:
     text = TEXT.replace("pipeline", "bob/pipeline").replace("name: nightly\n", "") + "image: x\nrun: [sh]\n"
     with pytest.raises(Invalid) as caught:

@@ -213,6 +213,14 @@ def test_numbered_ports_are_told_to_get_a_name(port: str) -> None:
     assert "ports: [http]" in hints(f'ports: ["{port}"]')["ports[0]"]
 
 
+@pytest.mark.parametrize("text", ["8" * 5000, "1" + "k" * 5000])
+def test_a_long_text_is_not_repeated_in_its_mistake(text: str) -> None:
+    with pytest.raises(Invalid) as caught:
+        read_job(f'{{name: web, run: [x], ports: ["{text}"], resources: {{ram: "{text}"}}}}', "ann")
+    assert [mistake.path for mistake in caught.value.mistakes] == ["ports[0]", "resources.ram"]
+    assert all(len(f"{mistake.message}{mistake.hint}") < 500 for mistake in caught.value.mistakes)
+
+
 def test_a_name_of_digits_and_a_dash_is_no_numbered_port() -> None:
     assert read_job("{name: web, run: [x], ports: [h2-8080, p-1]}", "ann").ports == ("h2-8080", "p-1")
 
