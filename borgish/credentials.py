@@ -232,5 +232,9 @@ def keep_off_disk() -> None:
 
 def admin_name() -> str:
     """Return whose the admin token is: the login name of whoever made the cell, as a name of jobs."""
-    name = "".join(c if c.isascii() and c.isalnum() else "-" for c in getpass.getuser().lower())
+    try:
+        login = getpass.getuser().lower()
+    except (OSError, KeyError):  # no environment and no line in /etc/passwd
+        return "admin"
+    name = "".join(c if c.isascii() and c.isalnum() else "-" for c in login)
     return name.strip("-")[:63] or "admin"

@@ -1,11 +1,12 @@
 """What a daemon's folder may be like, and what not."""
 
+import getpass
 import os
 from pathlib import Path
 
 import pytest
 
-from borgish.credentials import expect_private
+from borgish.credentials import admin_name, expect_private
 from borgish.errors import UnsafeConfiguration
 
 
@@ -51,3 +52,12 @@ def test_what_belongs_to_another_is_refused_unless_that_is_root(
         return
     with pytest.raises(UnsafeConfiguration, match=f"belongs to uid {owner}, and this runs as 54321"):
         expect_private(folder, "secret")
+
+
+@pytest.mark.parametrize("error", [KeyError("getpwuid(): uid not found: 12345"), OSError("No username set")])
+def test_a_user_without_a_name_has_an_admin_token(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    def nobody() -> str:
+        raise error
+
+    monkeypatch.setattr(getpass, "getuser", nobody)
+    assert admin_name() == "admin"
