@@ -20,7 +20,7 @@ from pathlib import Path
 import msgspec
 
 from borgish.addresses import is_loopback
-from borgish.durable import sync
+from borgish.durable import NO_ROOM, sync
 from borgish.errors import UnsafeConfiguration
 from borgish.failpoints import reach
 from borgish.ids import new_token
@@ -146,9 +146,12 @@ def client_url(folder: Path) -> str:
 
 
 def _not_ours(folder: Path, error: OSError) -> UnsafeConfiguration:
-    return UnsafeConfiguration(
-        f"{error.filename or folder}: {error.strerror}", "the state folder must be writable"
+    hint = (
+        f"make room on the disk of {folder}"
+        if error.errno in NO_ROOM
+        else "the state folder must be writable"
     )
+    return UnsafeConfiguration(f"{error.filename or folder}: {error.strerror}", hint)
 
 
 def _usable(folder: Path, secret: str) -> Credentials:
@@ -205,13 +208,19 @@ def drop_drafts(path: Path) -> None:
 def write_private(path: Path, text: str) -> None:
     """Write a file that only we can read, all of it or nothing; it is durable when this returns."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(descriptor)  # a secret that a power cut empties cannot be made again
-    reach("credentials.drafted")
-    draft.replace(path)
+    try:
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(descriptor)  # a secret that a power cut empties cannot be made again
+        reach("credentials.drafted")
+        draft.replace(path)
+    except OSError as error:
+        error.filename = str(path)  # what is written to a descriptor has no name
+        raise
+    finally:
+        draft.unlink(missing_ok=True)
     sync(path.parent)
     reach("credentials.written")
 

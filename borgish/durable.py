@@ -7,6 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+"""The errors of a disk, or of one's share of it, that is full."""
+
 
 def sync(path: Path) -> None:
     """Make what a file holds durable, or the names in a folder."""

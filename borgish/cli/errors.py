@@ -8,6 +8,7 @@ import os
 import sys
 
 from borgish.cli.screen import print_err, styled
+from borgish.durable import NO_ROOM
 from borgish.errors import BorgishError, Invalid
 from borgish.text import safe_lines
 
@@ -42,6 +43,9 @@ def _report_known(error: BorgishError) -> int:
 def _report_system(error: OSError) -> int:
     where = f"{error.filename}: " if error.filename else ""
     print_error(f"{where}{(error.strerror or str(error)).lower()}")
+    if error.errno in NO_ROOM:
+        file = str(error.filename or "")
+        print_hint(f"Make room on the disk{file and f' of {os.path.dirname(os.path.abspath(file))}'}")
     return FAILED
 
 

@@ -6,6 +6,7 @@ what somebody changed stays. Running what is in it is the work of ``daemons``.
 
 import fcntl
 import os
+import re
 import shutil
 import socket
 import tomllib
@@ -61,6 +62,7 @@ _OURS = (
 _OURS_BEGIN = ("cell.db", "borgmaster.log", "borgmaster.pid", "authority.", "master.pem")
 _SECRETS_BEGIN = ("secret", "tokens", "client.json", "authority.", "master.pem")
 _OF_ANY_MASTER = ("cell.db", "client.json")
+_DRAFT = re.compile(r"\.(.+)\.[0-9]+")
 
 
 class Daemon(msgspec.Struct, frozen=True):
@@ -160,7 +162,7 @@ def purge(folder: Path) -> list[str]:
     a cell, so that the next purge goes on.
     """
     ours = list(filter(_is_ours, folder.iterdir()))
-    ours.sort(key=lambda path: not path.name.startswith(_SECRETS_BEGIN))
+    ours.sort(key=lambda path: not _name_of(path).startswith(_SECRETS_BEGIN))
     last = [folder / _CELL, folder / _LOCK]
     for paths in ([path for path in ours if path not in last], last):
         stays = [why for path in paths if (why := remove_tree(path))]
@@ -236,7 +238,14 @@ def is_rest(folder: Path) -> bool:
 
 
 def _is_ours(path: Path) -> bool:
-    return path.name in _OURS or path.name.startswith(_OURS_BEGIN)
+    name = _name_of(path)
+    return name in _OURS or name.startswith(_OURS_BEGIN)
+
+
+def _name_of(path: Path) -> str:
+    """Return the name of a file, also of one that a death left as a draft: .tokens.toml.4711."""
+    draft = _DRAFT.fullmatch(path.name)
+    return draft[1] if draft else path.name
 
 
 def _has_any_master(folder: Path) -> bool:

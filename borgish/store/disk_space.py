@@ -7,7 +7,6 @@ first, and then serves what is stored, instead of ending at each start until som
 also allocated on trial, since a file system may report free space that a quota denies.
 """
 
-import errno
 import logging
 import os
 from contextlib import suppress
@@ -15,14 +14,13 @@ from pathlib import Path
 
 from borgish.cell.free_space import Floor, FreeSpace, Level, free_space_of
 from borgish.clock import Clock, SystemClock
+from borgish.durable import NO_ROOM
 
 RESERVE_BYTES_MAX = 2 * 2**20  # of some dozen starts
 RESERVE_BYTES_MIN = 2**19
 RESERVE_SHARE = 0.02  # of a small file system
 TRIAL_BYTES = 2**18
 RETRY_SECONDS = 10.0
-
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 log = logging.getLogger("borgmaster")
 
@@ -100,7 +98,7 @@ class DiskSpace:
             _allocate(self._reserve, size)
         except OSError as error:
             self._delete_reserve()
-            self._is_denied = error.errno in _NO_ROOM
+            self._is_denied = error.errno in NO_ROOM
             self._retry_at = self._clock.now().mono + RETRY_SECONDS
             self._warn(f"{self._reserve} cannot be made", error)
         else:
@@ -113,7 +111,7 @@ class DiskSpace:
         try:
             _allocate(trial, size)
         except OSError as error:
-            return error.errno not in _NO_ROOM
+            return error.errno not in NO_ROOM
         finally:
             with suppress(OSError):
                 trial.unlink(missing_ok=True)

@@ -1,5 +1,6 @@
 """The folder of a local cell: what is made, for whose eyes, and what is never touched."""
 
+import errno
 import os
 import shutil
 import tomllib
@@ -12,9 +13,10 @@ import pytest
 
 from borgish.cli import borgctl, local_cell
 from borgish.cli.daemons import last_words, rotate, running_pid, start, stop
-from borgish.cli.local_cell import alone
+from borgish.cli.errors import report
+from borgish.cli.local_cell import PLACE, alone
 from borgish.cli.session import Session, nearest_folder
-from borgish.errors import Conflict, Invalid
+from borgish.errors import Conflict, Invalid, UnsafeConfiguration
 from borgish.trees import remove_tree
 from tests.deep import deep_folder
 
@@ -101,6 +103,46 @@ def test_purge_removes_only_what_is_a_cells(tmp_path: Path) -> None:
     (folder / "thesis.txt").unlink()
     assert local_cell.purge(folder) == []
     assert not folder.exists()
+
+
+def test_a_purge_removes_drafts_that_a_death_left_too(tmp_path: Path) -> None:
+    folder = tmp_path / "cell"
+    local_cell.make(folder, 1)
+    for name in (".tokens.toml.4711", ".client.json.1", ".cell.toml.12"):
+        (folder / name).touch()
+    others = [".thesis.txt.4711", ".tokens.toml.swp"]
+    for name in others:
+        (folder / name).touch()
+    assert local_cell.purge(folder) == others
+
+
+def test_a_full_disk_is_said_with_the_file_and_the_way_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, real, left = tmp_path / "cell", os.fsync, 0
+
+    def fsync(descriptor: int) -> None:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    files = [folder / name for name in ("cell.toml", "secret", "tokens/admin.token", "client.json", PLACE)]
+    for number, file in enumerate([*files, folder / "machines/m1/borglet.toml", folder / "tokens.toml"]):
+        left = 2 * (number > 0)  # each is written after its elder, which is made durable with its folder
+        with pytest.raises((OSError, UnsafeConfiguration)) as caught:
+            local_cell.make(folder, 1)
+        assert report(caught.value) == 1
+        said = capsys.readouterr().err
+        assert f"error: {file}: no space left on device" in said.lower()
+        assert f"of {file.parent}" in said or f"of {folder}" in said
+        assert "ake room on the disk" in said
+        assert [path for path in folder.rglob(".*") if path.is_file()] == []
+    left = 1000
+    assert local_cell.make(folder, 1) == []
+    assert (folder / "machines/m1/join.token").exists()
 
 
 def purged(folder: Path) -> int:
