@@ -17,7 +17,7 @@ from borgish.clock import SystemClock
 from borgish.errors import BorgishError, Forbidden, TooManyRequests, Unauthenticated
 from borgish.failpoints import reach
 from borgish.vocabulary import JSON_BYTES_MAX
-from borgish.wire.bounded_http import ON_AUTHENTICATED
+from borgish.wire.bounded_http import ON_AUTHENTICATED, cut_off
 
 Scope = Any  # the framework's and the server's types of the same ASGI dictionaries differ
 Receive = Callable[[], Awaitable[Any]]
@@ -111,7 +111,9 @@ class AuthMiddleware:
         except asyncio.CancelledError:
             if self._tokens.principal(request.token) == request.principal:
                 raise
-            if not request.begun:
+            if request.begun:
+                await cut_off(scope, receive)
+            else:
                 await refuse(_unknown_token(), send)
         except Exception as error:  # the answer has begun: cutting it off is all that is left
             known = _borgish_cause(error)

@@ -13,7 +13,7 @@ import select
 import socket
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from functools import lru_cache
 from http import HTTPStatus
 from typing import Any, Generic, TypeVar
@@ -72,6 +72,15 @@ def abort_of(scope: Any) -> Callable[[], None]:
             there()
 
     return abort
+
+
+async def cut_off(scope: Any, receive: Callable[[], Awaitable[Any]]) -> None:
+    """Close the connection of a request at once, and wait until it is closed: while it is open, uvicorn takes
+    an answer that ends without its end mark for a mistake of the app."""
+    if _ABORT in scope.get("state", {}):
+        abort_of(scope)()
+        while (await receive())["type"] != "http.disconnect":
+            pass
 
 
 class UnauthenticatedConnections:

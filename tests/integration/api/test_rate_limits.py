@@ -2,6 +2,7 @@
 
 import asyncio
 import http.client
+import logging
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -117,7 +118,9 @@ def test_a_revoked_token_is_none_at_once(revocable: Open) -> None:
     assert status(revocable, "bgt_bob")[0] == 200
 
 
-def test_a_revoked_token_ends_its_streams_and_nobody_elses(revocable: Open) -> None:
+def test_a_revoked_token_ends_its_streams_and_nobody_elses(
+    revocable: Open, caplog: pytest.LogCaptureFixture
+) -> None:
     ann, admin = revocable.client("bgt_ann"), revocable.client()
     mine = [ann.watch(), ann.stream("/v1/tasks/ann/web/0/logs", {"follow": True})]
     others = admin.stream("/v1/tasks/ann/web/0/logs", {"follow": True})
@@ -131,6 +134,7 @@ def test_a_revoked_token_ends_its_streams_and_nobody_elses(revocable: Open) -> N
     until(lambda: revocable.master.logs_open == 1)
     with pytest.raises(Unauthenticated):
         ann.watch()
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
 def test_a_revoked_token_ends_its_commands_beside_tasks(
