@@ -38,6 +38,7 @@ from borgish.wire.link import UNKNOWN, Leader, PollReply, PollRequest
 log = logging.getLogger("borgmaster.link")
 
 _REFUSAL_CHARACTERS_MAX = 300
+_WORDS_BYTES_MAX = 200  # of an answer that no borglet gives
 
 _encoder = msgspec.json.Encoder()
 _reply_decoder = msgspec.json.Decoder(PollReply)
@@ -382,7 +383,8 @@ class Poller:
                 "database is older than what they have seen",
             )
         if response.status != 200:
-            raise Unreachable(f"{self.machine} answered {response.status}: {response.body[:200]!r}")
+            said = _detail(response.body) or safe(response.body[:_WORDS_BYTES_MAX].decode(errors="replace"))
+            raise Unreachable(f"{self.machine} answered {response.status}" + (f": {said}" if said else ""))
         # A NUL in some reason: Postgres cannot store one, and one machine must not end the master.
         reply = _reply_decoder.decode(response.body.replace(b"\\u0000", b"\\ufffd"))
         if reply.machine != self.machine:

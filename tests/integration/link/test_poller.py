@@ -284,16 +284,26 @@ async def test_after_a_failure_everything_is_said_again(bench: Bench, borglet: F
     await bench.until(lambda: not bench.link.trouble("m1"))
 
 
-@pytest.mark.parametrize("status", [401, 500])
-async def test_a_bad_status_is_trouble_with_its_number(
-    bench: Bench, borglet: FakeBorglet, status: int
+@pytest.mark.parametrize(
+    ("status", "body", "said"),
+    [
+        (401, msgspec.json.encode(Problem("", 401, "the token is\nwrong")), "401: the token is\\x0awrong"),
+        (500, msgspec.json.encode(Problem("", 500, "x" * 9999)), f"500: {'x' * 300}"),
+        (500, b"it's \xff" + b"y" * 9999, f"500: it's \ufffd{'y' * 194}"),
+        (503, b"", "503"),
+    ],
+    ids=["detail", "long detail", "no problem", "nothing"],
+)
+async def test_a_bad_status_is_trouble_in_words(
+    bench: Bench, borglet: FakeBorglet, status: int, body: bytes, said: str
 ) -> None:
     async def bad(_request: PollRequest) -> bytes:
-        return http(status, b"no")
+        return http(status, body)
 
     borglet.answer = bad
     borglet.change()
-    await bench.until(lambda: str(status) in bench.link.trouble("m1"))
+    await bench.until(lambda: bench.link.trouble("m1"))
+    assert bench.link.trouble("m1").endswith(f"m1 answered {said}")
 
 
 @pytest.mark.parametrize(
