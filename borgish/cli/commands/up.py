@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from borgish.cli.changes import Deadline
     from borgish.cli.local_cell import Daemon
+    from borgish.wire.api import MachineView
 
     Started = dict[Daemon, subprocess.Popen[bytes]]
     from collections.abc import Sequence
@@ -41,6 +42,7 @@ def up(
     """Start a local cell and wait until it serves.
 
     Starts what does not run and leaves the rest alone.
+    A machine of the folder that was removed from the cell is invited again.
     Machines are borglets on this host, each with a share of it. A larger number later adds machines.
     The cell goes on when the terminal is closed; `borgctl down` stops it.
     """
@@ -59,6 +61,7 @@ def bring_up(folder: Path, machines: int | None) -> int:
     """Make and start what is missing; return the exit code."""
     from borgish.cli import daemons, local_cell
     from borgish.cli.changes import Deadline
+    from borgish.cli.errors import print_note
     from borgish.cli.screen import print_out
 
     spent = Deadline(READY_SECONDS_MAX)
@@ -66,6 +69,11 @@ def bring_up(folder: Path, machines: int | None) -> int:
     added = local_cell.make(folder, machines or len(local_cell.machine_names(folder)) or MACHINES)
     every = [local_cell.master_of(folder), *local_cell.borglets_of(folder)]
     ran = {daemon.name: pid for daemon in every if (pid := daemons.running_pid(daemon))}
+    if "borgmaster" in ran:
+        removed = _removed(folder, [daemon for daemon in every[1:] if daemon.name in ran])
+        for name in daemons.stop(removed, _DAEMON_SECONDS_MAX):  # it asks with an invitation at its start
+            print_note(f"{name} was removed from the cell: it is invited again")
+            del ran[name]
     for daemon in every[1:]:
         if daemon.name not in ran and local_cell.has_joined(folder, daemon.name):
             local_cell.invite(folder, daemon.name)  # it may have been removed from the cell since
@@ -112,21 +120,39 @@ def wait_until_ready(folder: Path, started: "Started", deadline: "Deadline") -> 
 def not_heard(folder: Path) -> list[str]:
     """Return the names of the daemons that do not serve yet: the master, or machines it has not heard."""
     from borgish.cli.local_cell import machine_names
+
+    machines = _machines(folder)
+    if machines is None:
+        return ["borgmaster"]
+    heard = {
+        it.name for it in machines if it.heard_seconds_ago is not None and it.answering and it.state != "down"
+    }
+    return [name for name in machine_names(folder) if name not in heard]
+
+
+def _removed(folder: Path, borglets: "Sequence[Daemon]") -> "list[Daemon]":
+    """Return those whose machines have joined the cell and are in it no more; none where nobody says."""
+    from borgish.cli.local_cell import has_joined
+
+    joined = [daemon for daemon in borglets if has_joined(folder, daemon.name)]
+    machines = _machines(folder) if joined else None
+    there = {it.name for it in machines or ()}
+    return [] if machines is None else [daemon for daemon in joined if daemon.name not in there]
+
+
+def _machines(folder: Path) -> "Sequence[MachineView] | None":
+    """Return the machines of the cell; None while its master does not serve."""
     from borgish.cli.lookup import every_machine
     from borgish.client import Client
     from borgish.errors import Unreachable
 
     client = Client.find(folder, timeout_seconds=5.0)
     try:
-        machines = every_machine(client)
+        return every_machine(client)
     except Unreachable:
-        return ["borgmaster"]
+        return None
     finally:
         client.close()
-    heard = {
-        it.name for it in machines if it.heard_seconds_ago is not None and it.answering and it.state != "down"
-    }
-    return [name for name in machine_names(folder) if name not in heard]
 
 
 def _print_ended(daemon: "Daemon", code: int) -> int:

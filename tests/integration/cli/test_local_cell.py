@@ -66,6 +66,25 @@ def test_a_larger_number_adds_machines(local: RealCell) -> None:
     assert [machine["state"] for machine in local.items("machine", "list")] == ["up"] * 3
 
 
+@pytest.mark.parametrize("goes_on", [True, False], ids=["running", "stopped"])
+def test_up_lets_in_again_what_was_removed(local: RealCell, goes_on: bool) -> None:
+    local.ok("machine", "drain", "m2", "--yes")
+    local.ok("machine", "remove", "m2", "--yes")
+    before = local.pid("m2")
+    if not goes_on:
+        local.ok("down")
+    said = local.borgctl("up")
+    started = "started m2; already running: borgmaster, m1" if goes_on else "started borgmaster, m1, m2"
+    assert (said.code, started in said.out) == (0, True), said
+    assert ("note: m2 was removed from the cell" in said.err) is goes_on
+    assert local.pid("m2") not in (0, before)
+    assert [(it["name"], it["state"]) for it in local.items("machine", "list")] == [
+        ("m1", "up"),
+        ("m2", "up"),
+    ]
+    assert "everything is already running" in local.ok("up")
+
+
 def test_a_daemon_that_cannot_start_is_said_with_its_log(tmp_path: Path) -> None:
     broken = RealCell(tmp_path / "cell")
     (tmp_path / "cell").mkdir()
