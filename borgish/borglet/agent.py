@@ -21,6 +21,7 @@ from borgish.borglet.core import HOLD_SECONDS_MAX, Actions, BorgletCore
 from borgish.borglet.facts import SAMPLE_SECONDS, conditions, free_bytes, sample, with_runtimes
 from borgish.borglet.forwarding import forward
 from borgish.borglet.opening import Factories, Opener
+from borgish.borglet.ports import Connect, connect
 from borgish.borglet.runner import Runner
 from borgish.borglet.runtimes.base import Input, RunState, StartFailed, TaskRuntime, Write
 from borgish.borglet.runtimes.secrets import NO_SECRETS, SecretFolders, has_secrets
@@ -82,7 +83,8 @@ class Ledger(Protocol):
 class Agent:
     """One machine's borglet, without its HTTP. Everything runs in the event loop it was begun in.
 
-    ``state`` is the folder whose disk is watched; ``free_bytes`` tells how much of it is free.
+    ``state`` is the folder whose disk is watched; ``free_bytes`` tells how much of it is free;
+    ``connect`` reaches the ports of its tasks.
     """
 
     def __init__(
@@ -97,10 +99,11 @@ class Agent:
         factories: Factories,
         clock: Clock,
         free_bytes: Callable[[Path], int] = free_bytes,
+        connect: Connect = connect,
         secrets: SecretFolders = NO_SECRETS,
     ) -> None:
         self._secrets = secrets
-        self._free_bytes = free_bytes
+        self._free_bytes, self._connect = free_bytes, connect
         self._facts, self._state, self._ledger, self._clock = facts, state, ledger, clock
         entries = ledger.entries.values()
         now = clock.now()
@@ -111,7 +114,7 @@ class Agent:
         self.trusted: Callable[[], str] = lambda: ""  # the hash of those that we trust, as a reply has it
         self.certificate_ends: Callable[[], float] = lambda: 0.0  # of ours, as a reply has it
         self._runtimes: dict[Runtime, TaskRuntime] = {}
-        self._runner = Runner(self)
+        self._runner = Runner(self, connect)
         self._opener = Opener(factories, self)
         self._sampler: asyncio.Task[None] | None = None
         self._usage: tuple[Usage, ...] = ()
@@ -223,7 +226,7 @@ class Agent:
         port = self.core.port_of(key, name)
         if not port or stdin is None or write is None:
             raise NotFound(f"{key} has no port '{name}'", "Its job file names the ports it has")
-        await forward(port, stdin, write)
+        await forward(port, self._connect, stdin, write)
         return ExecReply(b"", 0)
 
     async def logs(self, key: str, wanted: LogWanted, run: int = 0) -> AsyncIterator[bytes]:

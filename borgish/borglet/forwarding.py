@@ -2,7 +2,7 @@
 
 import asyncio
 
-from borgish.borglet.health import HOST
+from borgish.borglet.ports import Connect
 from borgish.borglet.runtimes.base import Input, Write
 from borgish.errors import Unreachable
 
@@ -12,12 +12,12 @@ REST_SECONDS = 60.0
 """How long a program may be silent once nothing more comes to it: who is gone looks like who only listens."""
 
 
-async def forward(port: int, stdin: Input, write: Write) -> None:
-    """Carry what comes from ``stdin`` to a port of this host, and what comes from there to ``write``, until
-    the program ends the connection. Raises Unreachable where nothing listens."""
+async def forward(port: int, connect: Connect, stdin: Input, write: Write) -> None:
+    """Carry what comes from ``stdin`` to a port of this machine, and what comes from there to ``write``,
+    until the program ends the connection. Raises Unreachable where nothing listens."""
     try:
         async with asyncio.timeout(CONNECT_SECONDS_MAX):
-            reader, writer = await asyncio.open_connection(HOST, port, limit=PIECE_BYTES)
+            reader, writer = await connect(port, PIECE_BYTES)
     except OSError as error:  # a time limit is one
         reason = error.strerror or "no answer in time"
         raise Unreachable(f"nothing listens on its port {port}: {reason.lower()}") from None

@@ -5,21 +5,21 @@ import asyncio
 from urllib.parse import quote
 
 from borgish.borglet.actions import Probe
+from borgish.borglet.ports import HOST, Connect
 from borgish.borglet.runtimes.base import TaskRuntime
 from borgish.errors import BorgishError
 from borgish.resources import show_seconds
 
-HOST = "127.0.0.1"
 LINE_BYTES_MAX = 4096
 WORDS_MAX = 200
 
 
-async def ask(probe: Probe, runtime: TaskRuntime) -> str:
+async def ask(probe: Probe, runtime: TaskRuntime, connect: Connect) -> str:
     """Probe once. Return "" for a good answer, else what was wrong with it, in words."""
     seconds = probe.health.timeout_seconds
     try:
         async with asyncio.timeout(seconds):
-            return await _ask(probe, runtime)
+            return await _ask(probe, runtime, connect)
     except TimeoutError:
         return f"no answer within {show_seconds(seconds)}"
     except OSError as error:
@@ -28,10 +28,10 @@ async def ask(probe: Probe, runtime: TaskRuntime) -> str:
         return error.message[:WORDS_MAX]
 
 
-async def _ask(probe: Probe, runtime: TaskRuntime) -> str:
+async def _ask(probe: Probe, runtime: TaskRuntime, connect: Connect) -> str:
     if probe.health.command:
         return await _ask_command(probe, runtime)
-    reader, writer = await asyncio.open_connection(HOST, probe.port, limit=LINE_BYTES_MAX)
+    reader, writer = await connect(probe.port, LINE_BYTES_MAX)
     try:
         return await _ask_http(probe, reader, writer) if probe.health.http else ""
     finally:

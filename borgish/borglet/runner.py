@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from borgish.borglet import health
 from borgish.borglet.actions import Forget, Kill, Probe, Signal, Start
+from borgish.borglet.ports import Connect
 from borgish.borglet.runtimes.base import RunState, StartFailed, TaskRuntime
 from borgish.errors import BorgishError
 from borgish.vocabulary import Runtime
@@ -39,8 +40,8 @@ class Listener(Protocol):
 class Runner:
     """Actions under way. ``stop`` lets those that are quick end, and leaves the rest."""
 
-    def __init__(self, listener: Listener) -> None:
-        self._listener = listener
+    def __init__(self, listener: Listener, connect: Connect) -> None:
+        self._listener, self._connect = listener, connect
         self._slots = {kind: asyncio.Semaphore(slots) for kind, slots in SLOTS.items()}
         self._probes = asyncio.Semaphore(PROBES_AT_ONCE)
         self._last: dict[str, asyncio.Task[None]] = {}  # the latest action of each attempt
@@ -113,7 +114,7 @@ class Runner:
     async def _probe(self, action: Probe, runtime: TaskRuntime) -> None:
         async with self._probes:
             try:
-                fault = await health.ask(action, runtime)
+                fault = await health.ask(action, runtime, self._connect)
             except Exception as error:  # an answer must come, or the task would never be probed again
                 log.exception("probing %s failed in an unforeseen way", action.key)
                 fault = f"the probe itself failed: {type(error).__name__}"

@@ -193,6 +193,7 @@ class Machine:
             factories={kind: partial(self._runtime, kind) for kind in self.facts.runtimes},
             clock=process,
             free_bytes=lambda _folder: 100 * GIB,
+            connect=self.programs.connect,
         )
         await agent.begin(membership.cell)
         app = BorgletApp(agent, membership)

@@ -3,11 +3,14 @@
 Programs outlive their borglet, as real ones do. What one does its job's labels say: ``sim: service`` runs
 until it crashes or is stopped, ``sim: batch`` ends by itself, with the code of ``sim-exit`` if it has that;
 ``sim: stubborn`` is a service that ignores TERM, ``sim: crashing`` fails soon after each start, ``sim: sick``
-fails its health checks some time after each start. What runs beside a main program is a service in any case.
+fails its health checks some time after each start. One that is well answers on each of its ports as a web
+server does. What runs beside a main program is a service in any case.
 """
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Callable
+from errno import ECONNREFUSED
 
 import msgspec
 
@@ -23,6 +26,7 @@ STOP_SECONDS = 0.02
 FORGET_SECONDS = 0.005
 SICK_AFTER_SECONDS = 5.0
 LOOK_SECONDS = 0.4  # after the end of a lease
+ANSWER = b"HTTP/1.1 200 OK\r\n\r\n"
 KILLED, TERMINATED = 9, 15
 FAILED_CODES = (1, 1, 3, 42, 75)
 """With which a program that runs to completion may fail; jobs have rules for some of them (``workload``)."""
@@ -207,9 +211,47 @@ class Programs:
         runs_seconds = self._loop.now().wall - program.state.started_at
         return program.spec.labels.get("sim") == "sick" and runs_seconds > SICK_AFTER_SECONDS
 
+    async def connect(
+        self, port: int, line_bytes_max: int
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Connect to what listens on a port (``borglet.ports.Connect``). Raises OSError."""
+        listening = (key for key in self.alive() if port in self.by_key[key].spec.ports.values())
+        if all(self.is_sick(key) for key in listening):
+            raise ConnectionRefusedError(ECONNREFUSED, os.strerror(ECONNREFUSED))
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader(line_bytes_max, loop)
+        protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
+        return reader, asyncio.StreamWriter(_Answering(reader), protocol, reader, loop)
+
     def alive(self) -> list[str]:
         """Return the keys of all runs that are alive."""
         return [key for key, program in self.by_key.items() if program.is_alive]
+
+
+class _Answering(asyncio.Transport):
+    """The way to a program that gives the same answer to whatever is sent, and nothing after that."""
+
+    def __init__(self, reader: asyncio.StreamReader) -> None:
+        super().__init__()
+        self._reader = reader
+        self._is_closing = False
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        del data
+        if not self._is_closing:
+            self._reader.feed_data(ANSWER)
+            self.close()
+
+    def write_eof(self) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if not self._is_closing:
+            self._is_closing = True
+            self._reader.feed_eof()
+
+    def is_closing(self) -> bool:
+        return self._is_closing
 
 
 class SimRuntime:

@@ -13,6 +13,7 @@ from borgish.borglet.actions import Probe
 from borgish.borglet.agent import Agent, Caller
 from borgish.borglet.attempts.entry import Head
 from borgish.borglet.core import BorgletCore
+from borgish.borglet.ports import connect
 from borgish.borglet.runtimes.base import TaskRuntime
 from borgish.borglet.server import POLL_BYTES_MAX, BorgletApp
 from borgish.borglet.state_folder import membership_in
@@ -45,7 +46,7 @@ async def ask(
     number: int = 0, runtime: object = None, timeout_seconds: float = PATIENCE_SECONDS, **fields: Any
 ) -> str:
     probe = Probe("k", 1, Health(timeout_seconds=timeout_seconds, **fields), number)
-    return await health.ask(probe, cast("TaskRuntime", runtime))
+    return await health.ask(probe, cast("TaskRuntime", runtime), connect)
 
 
 async def until(fulfilled: Callable[[], bool]) -> None:

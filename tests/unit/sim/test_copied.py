@@ -1,5 +1,6 @@
 """A copy of a cell goes on as the cell would: sound, with every program where it should run."""
 
+import logging
 import random
 from collections.abc import Iterator
 from contextlib import closing
@@ -8,6 +9,8 @@ import msgspec
 import pytest
 
 from borgish.cell.commands import (
+    DrainMachines,
+    RestartTasks,
     SubmitJob,
     TaintMachine,
 )
@@ -90,6 +93,30 @@ def test_what_waits_for_a_job_that_is_up_starts_before_it_is_at_rest(restarts: i
         copy.settle()
         assert copy.cell.deferred == {}
         expect_sound(copy)
+
+
+PROBES = ("{http: /, port: main}", "{tcp: true, port: main}", "{command: [check]}")
+
+
+def probed(name: str, probe: str) -> str:
+    return job(name, 4) + f"ports: [main]\nhealth: {probe}\n"
+
+
+@pytest.mark.parametrize("probe", PROBES)
+def test_probes_of_services_are_answered(probe: str, caplog: pytest.LogCaptureFixture) -> None:
+    kept = KeptCell.in_memory()
+    kept.machines(3)
+    kept.submit(probed("web", probe))
+    with closing(Copy(copy_cell(kept.core.cell), WALL)) as copy:
+        copy.ask(DrainMachines(("m2",), deadline_seconds=0.0))
+        copy.settle()
+        copy.ask(RestartTasks("ann/web", None))
+        copy.ask(SubmitJob(read_job(probed("more", probe), "ann")))
+        copy.run(300.0)
+        assert not copy.cell.placed["m2"]
+        assert copy.cell.jobs["ann/web"].rollout is None
+        expect_sound(copy)  # with no restart of an unhealthy one
+    assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 
 def test_what_is_lost_runs_again_when_it_is_seen_to_be_lost(cell: Cell, copy: Copy) -> None:
