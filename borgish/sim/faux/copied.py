@@ -236,7 +236,8 @@ def _seen(cell: Cell, job: Job, task: Task) -> SeenAttempt:
     return SeenAttempt(
         task_name(job.key, task.index),
         task.attempt,
-        Phase.UP,
+        # Not healthy yet would be down, and free to be taken down by whoever asks.
+        Phase.UP if spec.health is None else Phase.HEALTHY,
         spec.needs(task.index),
         task.ports,
         started_at=task.since,

@@ -40,7 +40,8 @@ class CopiedMachine(Machine):
         Membership(b"", self.disk.keep_membership).keep(cell, poll_token)
 
     def runs_already(self, spec: AttemptSpec, started_at: float) -> None:
-        """Have an attempt be there, started by a borglet before the first one here. Before ``begin``."""
+        """Have an attempt be there and be well, started by a borglet before the first one here. Before
+        ``begin``."""
         run = RunState(spec.key, 1, 1, started_at)
         self.programs.by_key[spec.key] = Program(spec, run, self._loop.now().mono)
         self.disk.entries[spec.key] = Entry(
@@ -51,6 +52,7 @@ class CopiedMachine(Machine):
             run=1,
             started_at=started_at,
             first_started_at=started_at,
+            answered=spec.health is not None,
         )
 
     async def _live(self, process: Process) -> None:

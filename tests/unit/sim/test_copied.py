@@ -14,8 +14,9 @@ from borgish.cell.commands import (
     SubmitJob,
     TaintMachine,
 )
-from borgish.cell.events import LeasesEnded, TasksPlaced
+from borgish.cell.events import LeasesEnded, RolloutWentOn, TasksPlaced
 from borgish.cell.invariants import violations
+from borgish.cell.limits.availability import find_down
 from borgish.cell.limits.disruption import Gate
 from borgish.cell.model import Cell
 from borgish.sim.faux.copied import Copy, copy_cell
@@ -117,6 +118,23 @@ def test_probes_of_services_are_answered(probe: str, caplog: pytest.LogCaptureFi
         assert copy.cell.jobs["ann/web"].rollout is None
         expect_sound(copy)  # with no restart of an unhealthy one
     assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
+
+
+@pytest.mark.parametrize("probe", PROBES)
+def test_a_restart_takes_services_that_are_probed_a_few_at_a_time(probe: str) -> None:
+    """They are up when the cell is copied, and again as soon as their borglet begins."""
+    kept = KeptCell.in_memory()
+    kept.machines(3)
+    kept.submit(probed("web", probe))
+    with closing(Copy(copy_cell(kept.core.cell), WALL)) as copy:
+        copy.ask(RestartTasks("ann/web", None))
+        while copy.cell.jobs["ann/web"].rollout is not None:
+            copy.run(0.01)
+            assert len(find_down(copy.cell, copy.core.observed, copy.cell.jobs["ann/web"])) <= 1
+        events = [event for entry in copy.entries for event in entry.events]
+        taken = [event.pending for event in events if isinstance(event, RolloutWentOn) and event.pending]
+        assert taken == [(0,), (1,), (2,), (3,)]
+        expect_sound(copy)
 
 
 def test_what_is_lost_runs_again_when_it_is_seen_to_be_lost(cell: Cell, copy: Copy) -> None:
