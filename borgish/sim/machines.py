@@ -5,7 +5,7 @@ what runs in a real cell: ``borglet.agent``, ``server`` and ``joining``.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -13,6 +13,7 @@ from typing import Protocol
 from borgish.borglet.agent import Agent
 from borgish.borglet.attempts.entry import Entry, Head
 from borgish.borglet.joining.join import REQUEST_SECONDS, Joiner
+from borgish.borglet.runtimes.secrets import SecretFolders
 from borgish.borglet.server import BorgletApp
 from borgish.borglet.state_folder import Membership
 from borgish.errors import BorgishError, Unreachable
@@ -22,7 +23,7 @@ from borgish.sim.loop import Process, VirtualLoop
 from borgish.sim.network import App, Network, settle
 from borgish.sim.runtime import Programs, SimRuntime, Watcher
 from borgish.vocabulary import LEASES_ATTRIBUTE, Runtime
-from borgish.wire.link import Facts, JoinReply, JoinRequest
+from borgish.wire.link import AttemptSpec, Facts, JoinReply, JoinRequest
 
 GIB = 1024**3
 ATTRIBUTES = {"os": "sim", LEASES_ATTRIBUTE: str(Runtime.FAKE)}
@@ -86,6 +87,17 @@ class BorgletDisk:
         self.head, entries = self._synced
         self.entries = dict(entries)
         self._owed = self._paid
+
+
+class _UnreadSecrets(SecretFolders):
+    """The secrets of programs that do not read them: none is kept, and none is lacking."""
+
+    def lacking(self, specs: Iterable[AttemptSpec]) -> dict[str, str]:
+        del specs
+        return {}
+
+
+UNREAD = _UnreadSecrets(None)
 
 
 class Machine:
@@ -194,6 +206,7 @@ class Machine:
             clock=process,
             free_bytes=lambda _folder: 100 * GIB,
             connect=self.programs.connect,
+            secrets=UNREAD,
         )
         await agent.begin(membership.cell)
         app = BorgletApp(agent, membership)

@@ -8,6 +8,7 @@ from contextlib import closing
 import msgspec
 import pytest
 
+from borgish.cell.access.commands import SetSecret
 from borgish.cell.commands import (
     DrainMachines,
     RestartTasks,
@@ -118,6 +119,19 @@ def test_probes_of_services_are_answered(probe: str, caplog: pytest.LogCaptureFi
         assert copy.cell.jobs["ann/web"].rollout is None
         expect_sound(copy)  # with no restart of an unhealthy one
     assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
+
+
+def test_tasks_with_secrets_start() -> None:
+    """The values of secrets are not in a copy, and no program is there that reads them."""
+    kept = KeptCell.in_memory()
+    kept.machines(3)
+    kept.do(SetSecret("ann", "key", b"sealed", 6))
+    kept.submit(job("web", 4) + "secret_env: {KEY: key}\nsecret_files: {key: key}\n")
+    with closing(Copy(copy_cell(kept.core.cell), WALL)) as copy:
+        copy.ask(DrainMachines(("m2",), deadline_seconds=0.0))
+        copy.settle()
+        assert not copy.cell.placed["m2"]
+        expect_sound(copy)
 
 
 @pytest.mark.parametrize("probe", PROBES)
