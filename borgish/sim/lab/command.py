@@ -105,8 +105,8 @@ LABS = {
 def add_words(question: argparse.ArgumentParser) -> None:
     """Add the labs, and what each takes."""
     question.description = (
-        "Experiments with borgish's own reconcilers and scheduler, in the simulator. Each takes less than a "
-        "minute, and with the same options it gives the same."
+        "Experiments with borgish's own reconcilers and scheduler, in the simulator. Each takes about "
+        "half a minute on a quiet host, and with the same options it gives the same."
     )
     labs = question.add_subparsers(dest="lab", required=True, metavar="LAB")
     for lab in LABS.values():
@@ -127,9 +127,9 @@ def run_lab(arguments: argparse.Namespace) -> None:
     """Make an experiment and print what came of it. Raises Conflict."""
     lab = LABS[arguments.lab]
     if arguments.svg is not None:
-        _write(arguments.svg, "", "a")  # before it takes a minute
+        _write(arguments.svg, "", "a")  # before the work, not after it
     if sys.stderr.isatty():
-        sys.stderr.write("this takes up to a minute ...\n")
+        sys.stderr.write("this takes about half a minute on a quiet host ...\n")
     report = lab.run({option.name: getattr(arguments, option.name) for option in lab.options})
     if arguments.svg is not None:
         _write(arguments.svg, svg(report.figures))

@@ -52,7 +52,8 @@ def filled(page: str, numbers: str) -> str:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="scripts/labs",
-        description="Make the labs anew and write their numbers into the documentation: a minute each.",
+        description="Make the labs anew and write their numbers into the documentation: "
+        "about half a minute each on a quiet host.",
     )
     parser.add_argument("labs", nargs="*", metavar="LAB", help=f"some of {', '.join(LABS)}; all unless given")
     parser.add_argument("--docs", type=Path, default=Path("docs"), help="where that is (%(default)s)")
