@@ -7,7 +7,7 @@ already is free, so a full cell cannot lock itself.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from typing import NamedTuple
 
 from borgish.cell.commands import EvictTasks
@@ -28,6 +28,8 @@ class Limit(NamedTuple):
     kind: str
     name: str
 
+
+_LEAVES = "about to leave"  # why a task counts as down that was taken through the gate
 
 UNAVAILABLE, RATE, BUDGET, FREEZE = "max_unavailable", "max_rate", "budget", "freeze"
 
@@ -164,34 +166,41 @@ class Gate:
             budget, live = self._cell.budgets[limit.name], self._count(limit.name).live
             allowed, source = budget.max_unavailable.of(live), f"max_unavailable {budget.max_unavailable}"
             of = f"of the budget {budget.name} ({budget.selector})"
-            return _used_up(of, allowed, live, source, wanted, self.users(budget.name))
+            return _used_up(of, allowed, live, source, wanted, "", list(self._users_of(budget.name)))
         job = self._cell.jobs[limit.name]
         disruption = job.spec.disruption
         if limit.kind == RATE:
             most = f"at most {disruption.max_rate} may be taken down on purpose (max_rate)"
             return f"of {job.key} {most}, and {self._recent(job)} were"
         source = f"max_unavailable {disruption.max_unavailable}" if at_a_time is None else "at a time"
-        users = self._users(job, "")
-        return _used_up(
-            f"of {job.key}", self._allowed(job, at_a_time), live_tasks(job), source, wanted, users
-        )
+        allowed, users = self._allowed(job, at_a_time), list(self._users(job, ""))
+        noun = "task " if len(users) == 1 else "tasks "  # an index alone would read as how many are down
+        return _used_up(f"of {job.key}", allowed, live_tasks(job), source, wanted, noun, users)
 
     def users(self, budget: str) -> Iterator[str]:
         """Yield the tasks that use up a budget across jobs, and why they are down."""
+        return (f"{name} ({why})" for name, why in self._users_of(budget))
+
+    def _users_of(self, budget: str) -> Iterator[tuple[str, str]]:
         for key in sorted(self._cell.members.of(budget)):
             yield from self._users(self._cell.jobs[key], f"{key}/")
 
-    def _users(self, job: Job, name: str) -> Iterator[str]:
+    def _users(self, job: Job, name: str) -> Iterator[tuple[str, str]]:
         for index in sorted(self._down(job)):
-            yield f"{name}{index} ({why_down(self._cell, self._observed, job, job.tasks[index])})"
+            yield f"{name}{index}", why_down(self._cell, self._observed, job, job.tasks[index])
         for index in sorted(self._taken.get(job.key, ())):
-            yield f"{name}{index} (about to leave)"
+            yield f"{name}{index}", _LEAVES
 
 
-def _used_up(of: str, allowed: int, live: int, source: str, wanted: int, users: Iterable[str]) -> str:
+def _used_up(
+    of: str, allowed: int, live: int, source: str, wanted: int, noun: str, users: Sequence[tuple[str, str]]
+) -> str:
+    """Return which limit is used up, and by whom: names, after ``noun``, and why each is down."""
     text = f"{of} at most {allowed} of {task_count(live)} may be down ({source})"
-    named = [*users]
-    if not named:
+    if not users:
         return f"{text}, and {wanted} would go down together"
-    more = f" and {len(named) - NAMED_MAX} more" if len(named) > NAMED_MAX else ""
-    return f"{text}, and down {'is' if len(named) == 1 else 'are'} {', '.join(named[:NAMED_MAX])}{more}"
+    be, named = "is" if len(users) == 1 else "are", users[:NAMED_MAX]
+    more = f" and {len(users) - NAMED_MAX} more" if len(users) > NAMED_MAX else ""
+    if all(why == _LEAVES for _, why in users):
+        return f"{text}, and {noun}{', '.join(name for name, _ in named)}{more} {be} {_LEAVES}"
+    return f"{text}, and down {be} {noun}{', '.join(f'{name} ({why})' for name, why in named)}{more}"

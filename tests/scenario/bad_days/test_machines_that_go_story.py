@@ -137,7 +137,7 @@ def test_an_update_where_all_machines_are_drained_costs_what_may_be_down_and_say
     assert "waits for a machine: 0 of 4 machines fit: 4 are drained" in day.status()
     day.why()
     staying = day.machines()
-    held = "at most 2 of 8 tasks may be down (max_unavailable 2), and down are 0 (pending), 1 (pending)"
+    held = "at most 2 of 8 tasks may be down (max_unavailable 2), and down are tasks 0 (pending), 1 (pending)"
     assert all(held in line for (line,) in staying.values())
     assert day.releases() == ["1"] * (TASKS - MOST)
     day.types("borgctl machine undrain m1 m2 m3 m4")

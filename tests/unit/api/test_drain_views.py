@@ -62,7 +62,9 @@ def test_what_stays_is_told_with_why_alike_together() -> None:
     lived.do(DrainMachines(("m1",)))
     lived.settle()
     web, total = sorted(view(lived).staying, key=lambda line: line.startswith("ann/sum"))
-    assert web.endswith("at most 1 of 5 tasks may be down (max_unavailable 10%), and down is 4 (pending)")
+    assert web.endswith(
+        "at most 1 of 5 tasks may be down (max_unavailable 10%), and down is task 4 (pending)"
+    )
     assert total.endswith(": it may finish until 1970-01-01 01:16 UTC")
     why = why_task(lived.cell, lived.core.observed, lived.cell.jobs["ann/sum"], 0, (), (), lived.now)
     web_job = lived.cell.jobs["ann/web"]

@@ -57,5 +57,5 @@ def test_what_has_to_leave_and_may_not_yet_says_what_holds_it() -> None:
     found = why_task(cell, observed, cell.jobs["ann/picky"], 0, (), (), NOW).text
     assert found.endswith(
         "It is not taken down yet: of ann/picky at most 1 of 2 tasks may be down (max_unavailable 10%), and "
-        "down is 1 (pending)."
+        "down is task 1 (pending)."
     )

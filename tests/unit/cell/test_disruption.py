@@ -63,7 +63,7 @@ def test_a_refusal_names_the_budget_and_who_uses_it() -> None:
     up(desk, 10)
     desk.do(EvictTasks("ann/web", (3,), Eviction.MACHINE_LOST))
     assert gate(desk).refused("ann/web", 4) == (
-        "of ann/web at most 1 of 10 tasks may be down (max_unavailable 10%), and down is 3 (pending)"
+        "of ann/web at most 1 of 10 tasks may be down (max_unavailable 10%), and down is task 3 (pending)"
     )
 
 
@@ -74,7 +74,7 @@ def test_what_is_down_for_any_reason_uses_the_budget_up_and_is_free_itself(phase
     desk = Desk()
     up(desk, 3)
     desk.report(seen(desk, 1, phase=phase))
-    assert f"down is 1 ({phase})" in gate(desk).refused("ann/web", 0)
+    assert f"down is task 1 ({phase})" in gate(desk).refused("ann/web", 0)
     assert gate(desk).refused("ann/web", 1) == ""
 
 
@@ -85,7 +85,7 @@ def test_who_was_not_heard_of_is_down() -> None:
     assert (
         gate(desk)
         .refused("ann/web", 0)
-        .endswith("down are 1 (not reported by m1 yet), 2 (not reported by m1 yet)")
+        .endswith("down are tasks 1 (not reported by m1 yet), 2 (not reported by m1 yet)")
     )
 
 
@@ -133,9 +133,11 @@ def test_its_own_update_may_go_as_far_as_it_says() -> None:
         assert asked.refused("ann/web", index, at_a_time=3) == ""
         asked.take("ann/web", index)
     assert asked.refused("ann/web", 3, at_a_time=3) == (
-        "of ann/web at most 3 of 5 tasks may be down (at a time), and down are 0 (about to leave), "
-        "1 (about to leave), 2 (about to leave)"
+        "of ann/web at most 3 of 5 tasks may be down (at a time), and tasks 0, 1, 2 are about to leave"
     )
+    asked = gate(desk)
+    asked.take("ann/web", 0)
+    assert asked.refused("ann/web", 3).endswith("(max_unavailable 10%), and task 0 is about to leave")
     assert asked.refused("ann/web", 0) == ""  # it is leaving already
 
 
@@ -275,8 +277,8 @@ def test_a_budget_across_jobs_holds_beside_their_own() -> None:
     assert asked.refused("ann/web", 0) == ""
     asked.take("ann/web", 0)
     assert asked.refused("ann/api", 3, at_a_time=5) == (
-        "of the budget app (app == shop) at most 1 of 10 tasks may be down (max_unavailable 1), and down is "
-        "ann/web/0 (about to leave)"
+        "of the budget app (app == shop) at most 1 of 10 tasks may be down (max_unavailable 1), and "
+        "ann/web/0 is about to leave"
     )
     assert asked.refused("ann/other", 3) == ""
 
@@ -348,6 +350,6 @@ def test_what_a_new_master_has_not_heard_of_counts_as_down_and_is_not_free() -> 
     heard = desk.observed
     desk.observed = Observed()
     silent = ", ".join(f"{index} (not reported by m1 yet)" for index in range(3))
-    assert gate(desk).refused("ann/web", 0).endswith(f"and down are {silent}")
+    assert gate(desk).refused("ann/web", 0).endswith(f"and down are tasks {silent}")
     desk.observed = heard
     assert gate(desk).refused("ann/web", 0) == ""

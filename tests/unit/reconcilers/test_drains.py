@@ -148,7 +148,7 @@ def test_the_refusal_of_the_gate_is_what_it_waits_for(three: Lived) -> None:
     three.settle()
     (why,) = whys(three, "m1").values()
     assert why == (
-        "of ann/web at most 1 of 4 tasks may be down (max_unavailable 10%), and down is 3 (pending)"
+        "of ann/web at most 1 of 4 tasks may be down (max_unavailable 10%), and down is task 3 (pending)"
     )
 
 
