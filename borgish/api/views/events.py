@@ -326,7 +326,13 @@ def _tainted(event: MachineTainted, entry: Entry) -> Iterator[_Line]:
 
 
 def _drained(event: MachineDrained, entry: Entry) -> Iterator[_Line]:
-    yield _machine(event.machine, f"{drains_text(event.drains)}, by {entry.actor}")
+    named = any(drain.by == entry.actor for drain in event.drains)  # the words about it name its user
+    if entry.cause == "CancelMaintenance":
+        left = f"; it {drains_text(event.drains)}" * bool(event.drains)
+        text = f"maintenance of {event.machine} is cancelled by {entry.actor}{left}"
+        yield _Line("machine", text, machine=event.machine)
+    else:
+        yield _machine(event.machine, f"{drains_text(event.drains)}{f', by {entry.actor}' * (not named)}")
 
 
 def drains_text(drains: tuple[Drain, ...]) -> str:

@@ -56,6 +56,29 @@ def test_ends_are_told_by_how_they_ended() -> None:
     assert all(line.bad for line in lines(ended))
 
 
+@pytest.mark.parametrize(
+    ("cause", "drains", "words"),
+    [
+        (
+            "CancelMaintenance",
+            DRAINS[:1],
+            "maintenance of m1 is cancelled by ann; it is to be empty: drained by ann: disk",
+        ),
+        ("CancelMaintenance", (), "maintenance of m1 is cancelled by ann"),
+        ("DrainMachines", DRAINS[:1], "m1 is to be empty: drained by ann: disk"),
+        ("UndrainMachines", (), "m1 is not drained, by ann"),
+        (
+            "UndrainMachines",
+            DRAINS[1:],
+            "m1 is planned for maintenance 1970-01-01 01:00 UTC to 1970-01-01 02:00 UTC by bob, by ann",
+        ),
+    ],
+)
+def test_drains_and_windows_name_once_who_did_it(cause: str, drains: tuple[Drain, ...], words: str) -> None:
+    entry = Entry(7, 1e9, 1, 1, "ann", cause, (happened.MachineDrained("m1", drains),))
+    assert [(line.machine, line.text) for line in event_views(entry)] == [("m1", words)]
+
+
 def test_too_many_ways_to_end_become_one_line() -> None:
     count = 40
     restarted = happened.TasksRestarted(
