@@ -155,6 +155,10 @@ class JobRollback(msgspec.Struct, frozen=True, omit_defaults=True):
     results_kept: int = 0  # tasks that have finished or failed since, and do not run again
 
 
+IS_REMOVED = " is removed"
+"""So the words end about what a rollback removes, but for jobs, which have a ``change``."""
+
+
 class RollbackPlan(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a rollback would do, done now. ``refusal`` says why it would not be done as it was asked for."""
 

@@ -324,7 +324,7 @@ def test_a_rollback_to_before_an_apply_says_what_becomes_of_all_of_it(cell: Real
     shown = cell.ok("rollback", first, "--dry-run")
     assert plan.apps[0] in shown
     assert plan.crons[0] in shown
-    assert "ann/db: goes" in shown
+    assert "ann/db: is removed" in shown
     assert position(cell) >= second
 
     cell.ok("rollback", "--yes", first, "--max-affected", 10)

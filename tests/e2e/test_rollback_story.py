@@ -134,7 +134,7 @@ def test_all_is_as_before_and_then_undone(made: RealCell, tmp_path: Path) -> Non
     assert status_of(made).position == before.position
 
     done = made.ok("rollback", "--yes", noon, "--max-affected", 5)
-    assert "on timeline 2: 5 tasks to stop, 3 to start, 6 go on\n" in done
+    assert "on timeline 2: 5 tasks to stop, 3 to start, 6 continue\n" in done
     assert done.endswith(f"to undo it: borgctl rollback {before.position}\n")
     kept = made.items("checkpoint", "show", f"before-rollback-{before.position}")
     assert kept["checkpoint"]["reason"] == "before a rollback"

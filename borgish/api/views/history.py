@@ -33,7 +33,7 @@ from borgish.resources import show_amounts
 from borgish.text import instant
 from borgish.vocabulary import Eviction, HandoverCause, RolloutKind
 from borgish.wire.api import AsOf
-from borgish.wire.api_past import HistoryView, JobRollback, RollbackPlan
+from borgish.wire.api_past import IS_REMOVED, HistoryView, JobRollback, RollbackPlan
 
 # By the name of the command's class, which is what the journal keeps. Other causes are words already.
 COMMAND_WORDS = {
@@ -285,17 +285,17 @@ def rollback_plan(cell: Cell, target: RollbackTarget, command: RollBack, to: AsO
         machines=tuple(f"{mark.machine} {restored_machine_text(mark)} again" for mark in found.machines),
         quotas=(
             *(f"{quota.key} is {show_amounts(quota.limits)} again" for quota in found.quotas),
-            *(f"{key} goes" for key in found.quotas_gone),
+            *(f"{key}{IS_REMOVED}" for key in found.quotas_gone),
         ),
         budgets=(
             *(f"{b.name} is at most {b.max_unavailable} of {b.selector} again" for b in found.budgets),
-            *(f"{name} goes" for name in found.budgets_gone),
+            *(f"{name}{IS_REMOVED}" for name in found.budgets_gone),
         ),
         apps=(
             *(f"{app.key} is version {_restored_from(cell, then, app.key)} again" for app in found.apps),
-            *(f"{key} goes" for key in found.apps_gone),
+            *(f"{key}{IS_REMOVED}" for key in found.apps_gone),
         ),
-        crons=(*_crons(found), *(f"{key} goes" for key in found.crons_gone)),
+        crons=(*_crons(found), *(f"{key}{IS_REMOVED}" for key in found.crons_gone)),
         runs=_runs(cell, then) if not command.only else "",
         freeze=f"the cell stays {cell.freeze}" if cell.freeze and not command.only else "",
         machines_missing=() if command.only else found.machines_missing,

@@ -56,11 +56,12 @@ def decide_rollback(cell: Cell, target: RollbackTarget, command: RollBack, actor
         crons=found.crons,
         crons_gone=found.crons_gone,
     )
+    kept = found.running - found.stopped
     who = f"{_scope(cell, command)}{_with_children(found, command)}"
     text = (
         f"{who} is rolled back to position {command.to} by {actor}, on timeline "
         f"{event.timeline}: {task_count(found.stopped)} to stop, {found.started} to start, "
-        f"{found.running - found.stopped} go on"
+        f"{kept} continue{'s' * (kept == 1)}"
     )
     return Decision((event,), "", text)
 

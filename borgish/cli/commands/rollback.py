@@ -12,7 +12,7 @@ from borgish.cli.confirm import YesOption, confirm
 from borgish.cli.render import Form, FormOption, plural, show_one
 from borgish.cli.session import MaxAffected, session_of, single
 from borgish.text import day_and_time, safe, zoned
-from borgish.wire.api_past import JobRollback, RollbackPlan, RollbackRequest
+from borgish.wire.api_past import IS_REMOVED, JobRollback, RollbackPlan, RollbackRequest
 
 app = single()
 
@@ -83,10 +83,10 @@ def planned(plan: RollbackPlan, *, wide: bool) -> str:
     )
     sections = {
         "machines": [*(f"~ {words}" for words in plan.machines), *(f"! {words}" for words in missing)],
-        "quotas": [f"~ {words}" for words in plan.quotas],
-        "budgets": [f"~ {words}" for words in plan.budgets],
-        "applications": [f"~ {words}" for words in plan.apps],
-        "crons": [*(f"~ {words}" for words in plan.crons), *([f"= {plan.runs}"] if plan.runs else [])],
+        "quotas": [*map(_marked, plan.quotas)],
+        "budgets": [*map(_marked, plan.budgets)],
+        "applications": [*map(_marked, plan.apps)],
+        "crons": [*map(_marked, plan.crons), *([f"= {plan.runs}"] if plan.runs else [])],
         "freeze": [f"= {plan.freeze}"] if plan.freeze else [],
         "jobs": [_job(job) for job in plan.jobs],
     }
@@ -101,21 +101,30 @@ def planned(plan: RollbackPlan, *, wide: bool) -> str:
 def _counted(plan: RollbackPlan) -> str:
     running = plan.stopped + plan.kept
     words = (
-        f"{plan.stopped} of {plural(running, 'running task')} stop, {plan.started} start, {plan.kept} go on"
+        f"{plan.stopped} of {plural(running, 'running task')} {_do(plan.stopped, 'stop')}, "
+        f"{plan.started} {_do(plan.started, 'start')}, {plan.kept} {_do(plan.kept, 'continue')}"
     )
-    kept = plan.results_kept
-    return f"{words}, {kept} keep their result" if kept else words
+    return f"{words}, {_results(plan.results_kept)}" if plan.results_kept else words
+
+
+def _do(count: int, verb: str) -> str:
+    """Return the verb for so many tasks: one stops, two stop."""
+    return f"{verb}s" if count == 1 else verb
+
+
+def _results(count: int) -> str:
+    return f"{count} {'keeps its' if count == 1 else 'keep their'} result"
+
+
+def _marked(words: str) -> str:
+    return f"{'-' if words.endswith(IS_REMOVED) else '~'} {words}"
 
 
 def _job(job: JobRollback) -> str:
-    counts = {
-        "stop": job.stopped,
-        "start": job.started,
-        "go on": job.kept,
-        "keep their result": job.results_kept,
-    }
-    parts = [f"{count} {word}" for word, count in counts.items() if count]
-    words = {"returns": "comes back", "vanishes": "goes"}.get(job.change, "")
+    counts = {"stop": job.stopped, "start": job.started, "continue": job.kept}
+    parts = [f"{count} {_do(count, verb)}" for verb, count in counts.items() if count]
+    parts += [_results(job.results_kept)] * bool(job.results_kept)
+    words = {"returns": "comes back", "vanishes": "is removed"}.get(job.change, "")
     return f"{_SIGNS[job.change]} {job.name}: " + "; ".join(
         part for part in (words, *job.lines, ", ".join(parts) or "nothing stops or starts") if part
     )

@@ -238,7 +238,7 @@ def test_with_an_alloc_leaves_what_runs_in_it(inner_changes: bool) -> None:
     lived.happen(JobChanged("ann/set", msgspec.structs.replace(outer, run=("x",))))
     if inner_changes:
         lived.happen(JobChanged("ann/web", msgspec.structs.replace(inner, run=("x",))))
-    assert "4 tasks to stop, 4 to start, 0 go on" in lived.roll_back(good, hurried=True)
+    assert "4 tasks to stop, 4 to start, 0 continue" in lived.roll_back(good, hurried=True)
     evicted = [e for entry in lived.entries for e in entry.events if isinstance(e, TasksEvicted)]
     reason = f"its alloc of ann/set left: rolled back to position {good}"
     assert evicted == [TasksEvicted("ann/web", (0, 1), Eviction.ALLOC_MOVED, reason)] * (not inner_changes)

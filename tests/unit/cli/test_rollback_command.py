@@ -26,16 +26,18 @@ PLAN = RollbackPlan(
         JobRollback("ann/noted", "changes", ("annotations.a: added x",)),
     ),
     machines=("m1 takes new tasks again",),
-    quotas=("ann/batch is 4 cpu again", "bob/free goes"),
+    quotas=("ann/batch is 4 cpu again", "bob/free is removed"),
     budgets=("web is at most 1 of app == web again",),
+    apps=("ann/shop is removed",),
+    crons=("ann/daily is every day again", "ann/hourly is removed"),
     freeze="the cell stays frozen by ann since 2026-01-01T00:00:00.000Z",
     machines_missing=("m3",),
     refusal="this would stop 5 of 11 running tasks, which is more than 20 %",
     hint="`--max-affected 5` allows it",
 )
 GOLDEN = """\
-To position 42 (2026-01-02 05:04:05), done now: 5 of 11 running tasks stop, 8 start, 6 go on, 2 keep \
-their result.
+To position 42 (2026-01-02 05:04:05), done now: 5 of 11 running tasks stop, 8 start, 6 continue, 2 \
+keep their result.
 warning: The checkpoint at 40 is passed over: torn\\x1b[2J
 
 machines
@@ -44,18 +46,25 @@ machines
 
 quotas
   ~ ann/batch is 4 cpu again
-  ~ bob/free goes
+  - bob/free is removed
 
 budgets
   ~ web is at most 1 of app == web again
+
+applications
+  - ann/shop is removed
+
+crons
+  ~ ann/daily is every day again
+  - ann/hourly is removed
 
 freeze
   = the cell stays frozen by ann since 2026-01-01T00:00:00.000Z
 
 jobs
-  - ann/late: goes; 2 stop
-  ~ ann/sum: 1 start, 2 keep their result
-  ~ ann/web: tasks: 5 -> 3; env.A: changed; 3 stop, 1 start, 2 go on
+  - ann/late: is removed; 2 stop
+  ~ ann/sum: 1 starts, 2 keep their result
+  ~ ann/web: tasks: 5 -> 3; env.A: changed; 3 stop, 1 starts, 2 continue
   + ann/old: comes back; 6 start
   ~ ann/noted: annotations.a: added x; nothing stops or starts
 
@@ -93,7 +102,7 @@ def test_long_plans_are_cut(master: FakeMaster, run: Run, capsys: Out) -> None:
     assert run("rollback", "42", "--dry-run") == 0
     assert "and 10 more: -o wide shows them" in capsys.readouterr().out
     assert run("rollback", "42", "--dry-run", "-o", "wide") == 0
-    assert "ann/job-49: goes" in capsys.readouterr().out
+    assert "ann/job-49: is removed" in capsys.readouterr().out
 
 
 def test_it_is_done_and_how_to_undo_it_is_said(master: FakeMaster, run: Run, capsys: Out) -> None:

@@ -380,7 +380,7 @@ def test_it_is_rolled_back_again_to_where_all_was_well() -> None:
     undo = lived.position
     lived.roll_back(bad)
     lived.settle()
-    assert "1 task to stop, 1 to start, 4 go on" in lived.roll_back(undo)
+    assert "1 task to stop, 1 to start, 4 continue" in lived.roll_back(undo)
     lived.settle()
     assert wanted_of(lived.cell) == before
     assert lived.attempts()[1:] == well[1:]  # untouched
