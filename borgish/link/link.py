@@ -3,7 +3,8 @@
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from urllib.parse import urlencode
 
@@ -235,21 +236,21 @@ class Link:
                 "run": run,
             }
         )
-        async for part in self._poller(machine).peer.stream(f"/v1/logs?{query}"):
+        async for part in self._stream(machine, f"/v1/logs?{query}"):
             _check(part)
             yield part.body
 
     async def exec(self, machine: str, request: ExecRequest) -> ExecReply:
         """Run a command beside an attempt on its machine."""
         body = msgspec.json.encode(request)
-        response = await self._poller(machine).peer.post("/v1/exec", body, request.timeout_seconds + 5)
+        response = await self._post(machine, "/v1/exec", body, request.timeout_seconds + 5)
         _check(response)
         return msgspec.json.decode(response.body, type=ExecReply)
 
     async def exec_stream(self, machine: str, request: ExecRequest) -> AsyncIterator[bytes]:
         """Run a command beside an attempt on its machine, and yield lines of ``ExecPiece`` while it runs."""
         body = msgspec.json.encode(request)
-        async for part in self._poller(machine).peer.stream("/v1/exec/stream", body):
+        async for part in self._stream(machine, "/v1/exec/stream", body):
             _check(part)
             yield part.body
 
@@ -278,9 +279,20 @@ class Link:
             }
         )
         path = f"/v1/exec/stdin?{query}"
-        response = await self._poller(machine).peer.post(path, data, STDIN_SECONDS_MAX)
+        response = await self._post(machine, path, data, STDIN_SECONDS_MAX)
         _check(response)
         return msgspec.json.decode(response.body, type=StdinReply)
+
+    async def _post(self, machine: str, path: str, body: bytes, timeout_seconds: float) -> Response:
+        peer = self._poller(machine).peer
+        with _named(machine):
+            return await peer.post(path, body, timeout_seconds)
+
+    async def _stream(self, machine: str, path: str, body: bytes | None = None) -> AsyncIterator[Response]:
+        peer = self._poller(machine).peer
+        with _named(machine):
+            async for part in peer.stream(path, body):
+                yield part
 
     def _poller(self, machine: str) -> Poller:
         poller = self._pollers.get(machine)
@@ -294,6 +306,18 @@ class Link:
     async def close(self) -> None:
         """Stop polling."""
         await asyncio.gather(*(poller.close() for poller in self._pollers.values()), *self._ending)
+
+
+@contextmanager
+def _named(machine: str) -> Iterator[None]:
+    """Name the machine that does not answer: its address alone may be taken for a master's."""
+    try:
+        yield
+    except Unreachable as error:
+        raise Unreachable(
+            f"machine {machine} does not answer ({error.message})",
+            f"Its tasks may run on; `borgctl machine show {machine}` says more",
+        ) from error
 
 
 def _check(response: Response) -> None:

@@ -23,7 +23,16 @@ from borgish.link.transport import HttpPeer, HttpTransport
 from borgish.resources import Resources
 from borgish.vocabulary import Phase, Runtime
 from borgish.wire.api import Problem
-from borgish.wire.link import AttemptReport, Facts, Leader, LogWanted, PollReply, PollRequest, Report
+from borgish.wire.link import (
+    AttemptReport,
+    ExecRequest,
+    Facts,
+    Leader,
+    LogWanted,
+    PollReply,
+    PollRequest,
+    Report,
+)
 
 FACTS = Facts(Resources(1000, 1024**3), {}, (Runtime.PROCESS,), 20000, 20010)
 LEADER = Leader("http://a:7400", "nonce")
@@ -373,6 +382,25 @@ async def test_a_refused_connection_is_told_from_silence(bench: Bench) -> None:
     await bench.until(lambda: any(miss.refused for miss in bench.inbox.misses))
     assert "connection refused" in bench.link.trouble("m1")
     assert bench.inbox.misses[-1].refused >= began
+
+
+async def test_who_asks_for_output_or_a_command_is_told_which_machine_does_not_answer(bench: Bench) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = bench.cell.machines["m1"].port = free.getsockname()[1]
+    bench.link.sync(["m1"])
+    request = ExecRequest("ann/web/0", 1, ("true",))
+    said = f"machine m1 does not answer (127.0.0.1:{port}: connection refused)"
+    asked: list[Callable[[], Awaitable[object]]] = [
+        lambda: anext(bench.link.logs("m1", "ann/web/0", 1, LogWanted())),
+        lambda: bench.link.exec("m1", request),
+        lambda: anext(bench.link.exec_stream("m1", request)),
+        lambda: bench.link.exec_stdin("m1", request, 0, b"", end=True),
+    ]
+    for ask in asked:
+        with pytest.raises(Unreachable) as caught:
+            await ask()
+        assert caught.value.message == said
+        assert caught.value.hint == "Its tasks may run on; `borgctl machine show m1` says more"
 
 
 async def test_a_machine_that_moved_is_polled_there(bench: Bench, borglet: FakeBorglet) -> None:
