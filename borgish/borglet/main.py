@@ -179,7 +179,7 @@ async def _stop_all(settings: Settings) -> None:
         secrets.leave()
     finally:
         ledger.close()
-    log.info("ended %d programs", ended)
+    log.info("ended %d programs", ended)  # `borgctl down` reads it
 
 
 async def _serve(path: Path, file: File, hangup: Hangup) -> None:

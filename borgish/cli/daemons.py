@@ -7,6 +7,7 @@ signalled.
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -21,6 +22,8 @@ from borgish.cli.local_cell import Daemon
 LOG_BYTES_MAX = 1024 * 1024
 _LOOK_SECONDS = 0.02
 _KILLED_SECONDS_MAX = 10.0
+_ENDED = re.compile(rb"ended ([0-9]+) programs")
+"""The last words of ``borglet --stop-all``."""
 
 
 def running_pid(daemon: Daemon) -> int:
@@ -89,10 +92,11 @@ def kill(daemon: Daemon) -> bool:
     return bool(pid)
 
 
-def stop_everything_run_by(borglets: Sequence[Daemon]) -> list[tuple[Daemon, str]]:
+def stop_everything_run_by(borglets: Sequence[Daemon]) -> tuple[int, list[tuple[Daemon, str]]]:
     """End every task on these machines, whose borglets must not run, each with its grace.
 
-    Returns the machines where that failed, with the last words of the attempt.
+    Returns how many programs were ended, and the machines where that failed, with the last words of the
+    attempt.
     """
     runs = [
         (
@@ -109,7 +113,8 @@ def stop_everything_run_by(borglets: Sequence[Daemon]) -> list[tuple[Daemon, str
         for daemon in borglets
     ]
     results = [(daemon, run, run.communicate()[0]) for daemon, run in runs]
-    return [(daemon, last_lines(output)) for daemon, run, output in results if run.returncode != 0]
+    ended = sum(int(count) for _, _, output in results for count in _ENDED.findall(output))
+    return ended, [(daemon, last_lines(output)) for daemon, run, output in results if run.returncode != 0]
 
 
 def last_words(daemon: Daemon) -> str:

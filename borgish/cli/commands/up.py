@@ -255,10 +255,15 @@ def take_down(folder: Path) -> int:
     stopped = daemons.stop([local_cell.master_of(folder)], _DAEMON_SECONDS_MAX)
     stopped += daemons.stop(borglets, _DAEMON_SECONDS_MAX)
     used = [borglet for borglet in borglets if (borglet.config.parent / "state").is_dir()]
-    failed = daemons.stop_everything_run_by(used)
+    ended, failed = daemons.stop_everything_run_by(used)
     if failed:
         return _print_failed(failed)
     what = f"stopped {', '.join(stopped)} and every task" if stopped else "nothing runs"
+    if ended and not stopped:
+        left = (
+            "1 program that was left over is" if ended == 1 else f"{ended} programs that were left over are"
+        )
+        what = f"no daemon ran; {left} stopped"
     print_out(f"cell in {folder}: {what}")
     return 0
 

@@ -57,8 +57,9 @@ def test_down_stops_tasks_whose_daemons_were_killed(local: RealCell) -> None:
     for name in ("borgmaster", "m1", "m2"):
         local.kill(name)
     assert all(map(runs, before.values()))
-    local.ok("down")
+    assert "no daemon ran; 2 programs that were left over are stopped" in local.ok("down")
     assert not any(map(runs, before.values()))
+    assert "nothing runs" in local.ok("down")
 
 
 def test_a_larger_number_adds_machines(local: RealCell) -> None:
