@@ -261,17 +261,21 @@ def _restart(cell: Cell, _o: Observed, command: RestartTasks, actor: str, now: N
     ready = deferred(cell, job)
     at_once = (JobReady(job.key, ready, reason),) * bool(set(ready).intersection(chosen))
     tried = forgotten(cell, job, chosen)  # also of those that wait: their user wants them to be tried now
-    text = f"{task_count(len(running) + len(dead))} of {job.key} restarted"
+    begins = bool(running) and not command.hurried  # it reaches them one by one, after this
+    count = len(running) + len(dead)
+    done = f"restart{'s' * (count == 1)}" if begins else "restarted"
+    text = f"{task_count(count)} of {job.key} {done}{', a few at a time' * (begins and len(running) > 1)}"
     if at_once:
         starts = "starts" if len(ready) == 1 else "start"
         text = f"{text}; {task_count(len(ready))} waited for other jobs and {starts} without them"
-    if command.hurried or not running:
+    if not begins:
         check_affected(cell, stopped_with(cell, job, running), command.max_affected)
         evicted = (TasksEvicted(job.key, running, Eviction.RESTART, reason),) * bool(running)
         moved = evicted_with(cell, job, running, reason)
         return Decision((*at_once, *evicted, *moved, *again, *tried), job.key, text)
     began = restart_rollout(cell, job, running, actor, now)
-    text = f"{text}, a few at a time" if len(running) > 1 else text
+    if cell.freeze is not None:
+        text = f"{text}; waits: the cell is {cell.freeze}"
     return Decision((*at_once, began, *again, *tried), job.key, text, tuple(waits_for_somebody(job)))
 
 

@@ -75,7 +75,7 @@ def test_what_was_restarted_is_not_killed_by_who_saw_it_before(api: CoreApi) -> 
     ann, root = api.client("bgt_ann"), api.client()
     seen = ann.get(WEB, None, JobDetail).job.generation
     root.post(f"{WEB}/restart", IndexesRequest((0,)), Accepted)
-    with pytest.raises(PreconditionFailed, match="1 task of ann/web restarted, by root"):
+    with pytest.raises(PreconditionFailed, match="1 task of ann/web restarts, by root"):
         ann.post(f"{WEB}/kill", IndexesRequest(), Accepted, expected=seen)
     now = ann.get(WEB, None, JobDetail).job.generation
     ann.post(f"{WEB}/kill", IndexesRequest(), Accepted, expected=now)

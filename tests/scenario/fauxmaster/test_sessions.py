@@ -60,7 +60,7 @@ CHANGES = (
     ("cordon m1", "m1 takes no new tasks"),
     ("uncordon m6", "m6 takes tasks again"),
     ("kill web/0", "1 task of ann/web killed"),
-    ("restart web", "8 tasks of ann/web restarted"),
+    ("restart web", "8 tasks of ann/web restart, a few at a time"),
     ("scale db 9", "ann/db scaled from 3 to 9 tasks"),
     ("taint m1 slow=yes:avoid", "m1 is tainted slow"),
     ("taint m1 slow=yes --effect evict", "m1 is tainted slow"),

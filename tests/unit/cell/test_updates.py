@@ -8,6 +8,7 @@ import pytest
 
 from borgish.cell.commands import (
     CordonMachine,
+    FreezeCell,
     JoinMachine,
     KillTasks,
     Observe,
@@ -574,9 +575,19 @@ def test_what_is_down_already_uses_the_budget_up(lived: Lived) -> None:
 # Restarts
 
 
+def test_a_restart_in_a_frozen_cell_says_that_it_waits(lived: Lived) -> None:
+    lived.do(FreezeCell("a sale"))
+    before, frozen = lived.attempts(), f"waits: the cell is {lived.cell.freeze}"
+    assert lived.do(RestartTasks(JOB, (0,))) == f"1 task of ann/web restarts; {frozen}"
+    assert lived.do(RestartTasks(JOB)) == f"5 tasks of ann/web restart, a few at a time; {frozen}"
+    for _ in range(5):
+        lived.step()
+    assert lived.attempts() == before
+
+
 def test_a_restart_reaches_one_task_after_the_other(lived: Lived) -> None:
     before = lived.attempts()
-    assert lived.do(RestartTasks(JOB)) == "5 tasks of ann/web restarted, a few at a time"
+    assert lived.do(RestartTasks(JOB)) == "5 tasks of ann/web restart, a few at a time"
     while lived.cell.rolling:
         lived.step()
         assert up(lived) >= FIVE - 1
