@@ -16,7 +16,7 @@ from borgish.cell.machines.drains import Drains, drain_words
 from borgish.cell.machines.suitability import evict_at, why_unsuitable
 from borgish.cell.model import App, Cell, Job, Machine, Task, exit_text, task_count
 from borgish.cell.observed import Observed, leaving_attempts
-from borgish.cell.tasks.failing import avoided
+from borgish.cell.tasks.failing import avoided, is_trial
 from borgish.cell.tasks.max_failures import too_many_failed
 from borgish.cell.updates.handover import Departures, Way, handover_cause, handover_words
 from borgish.clock import Now
@@ -29,6 +29,7 @@ from borgish.vocabulary import (
     JobKind,
     Phase,
     Recheck,
+    RestartPolicy,
     RolloutKind,
     State,
     task_name,
@@ -164,9 +165,17 @@ def _held_job(job: Job) -> Iterator[str]:
     if (held := job.held) is None:
         return
     yield f"It is held since {instant(held.since)}, for it fails wherever it is: {held.reason}."
+    running = [task for task in job.tasks if task.state is State.RUNNING]
+    for task in running:
+        if is_trial(job, task):
+            yield f"Task {task.index} has its trial on {task.machine}."
+    if any(task.failed and task.state is State.PENDING for task in job.tasks):
+        yield "What failed and waits for a machine is tried once a minute, while no trial is under way."
+    if running:
+        yield "What ends is restarted where it is, after waits that grow up to 5 minutes."
     yield (
-        f"What failed is tried once a minute, next from {instant(held.trial_at)} on. A trial that runs well "
-        f"ends it, or another version; `borgctl job restart {job.key}` tries all of it now."
+        "What failed and runs well for half a minute ends it, or another version; "
+        f"`borgctl job restart {job.key}` tries all of it now."
     )
 
 
@@ -285,7 +294,7 @@ def _running(
         yield from _staying(job, task, machine)
     if seen and seen.reason:
         yield _sentence(seen.reason)
-    yield from _restarts(name, task, seen)
+    yield from _restarts(name, job, task, seen)
 
 
 def _staying(job: Job, task: Task, machine: Machine) -> Iterator[str]:
@@ -342,7 +351,7 @@ def _held_on_drained(cell: Cell, observed: Observed, job: Job, now: Now) -> Iter
         yield "`borgctl machine show` says of each machine what stays there, and why."
 
 
-def _restarts(name: str, task: Task, seen: SeenAttempt | None) -> Iterator[str]:
+def _restarts(name: str, job: Job, task: Task, seen: SeenAttempt | None) -> Iterator[str]:
     restarts = max(task.restarts, seen.restarts) if seen else task.restarts
     if restarts:
         times = "once" if restarts == 1 else f"{restarts} times"
@@ -351,6 +360,9 @@ def _restarts(name: str, task: Task, seen: SeenAttempt | None) -> Iterator[str]:
         yield f"It was restarted {times} there{last}."
         previous = " --previous" * (seen is None or seen.phase not in HELD_BACK)  # else nothing ran since
         yield f"See `borgctl task logs{previous} {name}`."
+        if job.spec_of(task).is_service and last_exit(task, seen) == (0, None):
+            way = f"`restart: {{policy: {RestartPolicy.ON_FAILURE}}}`"
+            yield f"A service is to run on: a program that ends when it is done has {way}."
 
 
 def _dead(name: str, job: Job, task: Task) -> Iterator[str]:

@@ -66,8 +66,37 @@ def test_a_held_job_says_why_and_what_ends_it() -> None:
     assert "It is held since " in text
     assert "for it fails wherever it is: task 0 failed 3 times on 2 machines." in text
     assert "`borgctl job restart ann/web` tries all of it now" in text
+    assert instant(found.held.trial_at) not in text  # it is in the past while a trial is under way
     reason = job_view(cell, small_observed(), found, ()).reason
     assert reason == "held, since it fails wherever it is: task 0 failed 3 times on 2 machines"
+
+
+def test_a_held_job_says_what_is_tried_and_what_is_restarted() -> None:
+    cell = small_cell()
+    found = cell.jobs["ann/web"]
+    running = next(task for task in found.tasks if task.state is State.RUNNING)
+    found.held = Held("why", NOW.wall, NOW.wall - 60.0, running.index, running.attempt)
+    trial, minute = f"Task {running.index} has its trial on {running.machine}.", "is tried once a minute"
+    text = why_job(cell, small_observed(), found, (), ()).text
+    assert f"{trial} What ends is restarted where it is, after waits that grow up to 5 minutes." in text
+    assert minute not in text
+
+    waiting = next(task for task in found.tasks if task.state is State.PENDING)
+    waiting.failed = (FailedOn("m1", NOW.wall + 60.0, 1),)
+    found.held = Held("why", NOW.wall, NOW.wall + 60.0)
+    text = why_job(cell, small_observed(), found, (), ()).text
+    assert minute in text
+    assert trial not in text
+
+
+def test_a_service_that_ends_by_itself_is_told_what_is_for_that() -> None:
+    observed = small_observed()
+    attempt = SeenAttempt("bob/db/0", 14, Phase.CRASH_LOOPING, restarts=4, exit_code=0, early_ends=4)
+    see(observed, "m2", "bob/db", 0, attempt)
+    hint = "A service is to run on: a program that ends when it is done has `restart: {policy: on_failure}`."
+    assert hint in text_of(0, "bob/db", observed)
+    see(observed, "m2", "bob/db", 0, msgspec.structs.replace(attempt, exit_code=3))
+    assert hint not in text_of(0, "bob/db", observed)
 
 
 def leave(observed: Observed, on: str, *names: str) -> None:
