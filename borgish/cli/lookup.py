@@ -5,6 +5,7 @@ be named without its user and a machine by its beginning. Jobs are never complet
 ``job kill web`` must not end ``web-store`` when ``web`` is gone.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol, TypeVar
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 
 _SHOWN_MAX = 8
+_SEVERAL = re.compile(r"[0-9]+[-,][0-9]+([-,][0-9]+)*")  # indexes like 0-2,5
 PAGE_MAX = 1000  # items of one page of a list, at the most
 
 
@@ -61,7 +63,11 @@ def split_task(text: str) -> tuple[str, int]:
     """Return the job, perhaps shortened, and the index in what should be a task's name."""
     head, _, index = text.rpartition("/")
     if not head or not _is_index(index):
-        raise Invalid(f"'{text}' is not the name of a task", "Tasks are named like web/0 or ann/web/0")
+        hint = "Tasks are named like web/0 or ann/web/0"
+        if head and _SEVERAL.fullmatch(index):
+            kill, restart = f"borgctl job kill {head}", f"borgctl job restart {head} {index}"
+            hint = f"One at a time; `{kill}` ends all of the job, and `{restart}` restarts these tasks"
+        raise Invalid(f"'{text}' is not the name of a task", hint)
     return head, int(index)
 
 

@@ -55,6 +55,16 @@ def test_what_is_no_task(text: str) -> None:
         match_task(text, JOBS)
 
 
+@pytest.mark.parametrize("indexes", ["0-9", "0,2", "0-2,5"])
+def test_several_tasks_are_no_task_and_what_takes_them_is_said(indexes: str) -> None:
+    with pytest.raises(Invalid, match="is not the name of a task") as caught:
+        match_task(f"store/{indexes}", JOBS)
+    assert caught.value.hint == (
+        "One at a time; `borgctl job kill store` ends all of the job, and "
+        f"`borgctl job restart store {indexes}` restarts these tasks"
+    )
+
+
 def test_machines_by_a_beginning_that_is_unique() -> None:
     machines = ["rack1-a", "rack1-b", "rack2-a", "rack2"]
     assert match_machine("rack2", machines) == "rack2"
