@@ -86,6 +86,10 @@ class CommandsOnDemand(TyperGroup):
             if ours == ["--version"] and not completes:
                 _show_version(wanted=True)
             args = ours or args
+        if args[0] == "apply" and "-f" in args and not ctx.resilient_parsing:
+            from borgish.cli.words import submitted
+
+            ctx.fail(f"No such option '-f'. Did you mean '{ctx.command_path} {submitted(args)}'?")
         name, _, rest = super().resolve_command(ctx, args)
         if not name:  # a completion is of an unknown command
             return name, None, rest

@@ -28,33 +28,55 @@ _AT_TOP = {
     "init": "job init",
     "inspect": "job show",
     "kill": "job kill",
-    "node": "machine",
     "nodes": "machine list",
+    "pods": "task list",
     "restart": "job restart",
-    "rollout": "job update",
-    "scale": "job scale",
-    "start": "up",
+    "scancel": "job kill",
+    "sinfo": "machine list",
+    "squeue": "job list",
     "stop": "job kill",
     "submit": "job submit",
-    "taint": "machine taint",
-    "top": "dashboard",
     "uncordon": "machine uncordon",
     "undo": "job undo",
     "undrain": "machine undrain",
-    "update": "job update",
     "validate": "job check",
     "wait": "job wait",
 }
 """What other systems call a command of ours, or where it is."""
 
-_ROLLOUT = {
-    "history": "job history",
-    "pause": "job update pause",
-    "restart": "job restart",
-    "resume": "job update resume",
-    "status": "job update status",
-    "undo": "job undo",
+_STEERING = {verb: f"job update {verb}" for verb in ("pause", "promote", "resume", "status")}
+_GROUPS = {
+    "alloc": {
+        "": "task list",
+        "exec": "task exec",
+        "logs": "task logs",
+        "status": "task show",
+        "stop": "task kill",
+    },
+    "deployment": {**_STEERING, "": "job list", "fail": "job update undo", "list": "job list"},
+    "node": {
+        "": "machine list",
+        "drain": "machine drain",
+        "inspect": "machine show",
+        "ls": "machine list",
+        "rm": "machine remove",
+        "status": "machine show",
+    },
+    "rollout": {
+        **_STEERING,
+        "": "job update",
+        "history": "job history",
+        "restart": "job restart",
+        "undo": "job undo",
+    },
 }
+"""What other systems have groups for: their commands, and what is meant by the group alone."""
+
+_FOR_FILES = ("create", "run", "sbatch", "srun", "update")
+"""What is given a program or changes here, where files are submitted."""
+
+_EFFECTS = {"PreferNoSchedule": "avoid", "NoSchedule": "refuse", "NoExecute": "evict"}
+_PLACEHOLDERS = {"task": "TASK", "job": "JOB", "machine": "MACHINE"}
 
 _KINDS = {
     **dict.fromkeys(("po", "pod", "task", "alloc", "container"), "task"),
@@ -93,6 +115,7 @@ _IN_GROUP = {
     "inspect": ("show",),
     "log": ("logs",),
     "ls": ("list",),
+    "promote": ("update promote",),
     "ps": ("list",),
     "revert": ("undo",),
     "rm": ("kill", "remove", "delete"),
@@ -129,13 +152,29 @@ def same_command(words: Sequence[str]) -> list[str] | None:
 def meant_at_top(words: Sequence[str]) -> str:
     """Return what a word and its arguments mean here; "" where nobody knows."""
     word, rest = words[0], list(words[1:])
-    if word == "rollout" and rest and rest[0] in _ROLLOUT:
-        return _joined(_ROLLOUT[rest[0]], [name for each in rest[1:] if (name := _bare(each))])
+    if word in _GROUPS:
+        return _of_group(_GROUPS[word], rest)
     if word in _OF_KINDS:
         return _of_kind(word, rest)
-    if word in ("create", "run"):  # what is submitted are files
-        return _joined("job submit", [each for each in rest if each.endswith(_FILES)] or ["FILE"])
+    if word in _FOR_FILES:
+        return submitted(rest)
+    match word:
+        case "attach" if rest:
+            return _joined("task exec -it", [*rest, "--", "sh"])
+        case "scale":
+            return _scale(rest)
+        case "start":
+            return _joined("job restart", rest) if rest else "up"
+        case "taint":
+            return _taint(rest)
+        case "top":
+            return _top(rest)
     return _joined(_AT_TOP[word], rest) if word in _AT_TOP else ""
+
+
+def submitted(rest: Sequence[str]) -> str:
+    """Return how the files among some words are submitted."""
+    return _joined("job submit", [each for each in rest if each.endswith(_FILES)] or ["FILE"])
 
 
 def meant_in_group(words: Sequence[str], commands: Iterable[str]) -> str:
@@ -143,7 +182,7 @@ def meant_in_group(words: Sequence[str], commands: Iterable[str]) -> str:
     known = [*commands, *_IN_GROUP]
     near = get_close_matches(words[0], known, 3, _LIKE)
     word = next((each for each in near if _is_misspelt(words[0], each)), "")
-    meant = next((ours for ours in _IN_GROUP.get(word, ()) if ours in commands), "")
+    meant = next((ours for ours in _IN_GROUP.get(word, ()) if ours.split()[0] in commands), "")
     if word != words[0] and meant in DANGEROUS:
         return ""
     return _joined(meant, words[1:]) if meant else ""
@@ -169,6 +208,59 @@ def like(word: str, commands: Iterable[str]) -> list[str]:
 
 def _is_misspelt(word: str, command: str) -> bool:
     return sorted(word) == sorted(command) or SequenceMatcher(None, word, command).ratio() >= _VERY_LIKE
+
+
+def _of_group(group: dict[str, str], rest: list[str]) -> str:
+    """Return what a command of a group of others means, of what is named; "" where there is none like it."""
+    verb = rest[0] if rest and not rest[0].startswith("-") else ""
+    ours = group.get(verb, "")
+    if verb == "exec":
+        return _joined(ours, rest[1:] or ["TASK", "--", "COMMAND"])
+    names = _names(rest[1:])
+    if ours.endswith(" list") or not verb or not ours:
+        return ours
+    if not names and ours.endswith(" show"):
+        return f"{ours.removesuffix(' show')} list"
+    return _joined(ours, names or [_PLACEHOLDERS[ours.split()[0]]])
+
+
+def _names(words: Sequence[str]) -> list[str]:
+    """Return the names among some words, without their kinds and without options."""
+    return [name for each in words if not each.startswith("-") and (name := _bare(each))]
+
+
+def _scale(rest: list[str]) -> str:
+    """Return what ``scale deploy web --replicas=3`` means."""
+    counts = [each.removeprefix("--replicas=") for each in rest if each.startswith("--replicas=")]
+    words = _names(rest)
+    counts += [each for each in words if each.isdecimal()]
+    names = [each for each in words if not each.isdecimal()]
+    return _joined("job scale", [*(names or ["JOB"])[:1], *(counts or ["N"])[:1]])
+
+
+def _taint(rest: list[str]) -> str:
+    """Return what ``taint nodes m1 a=b:NoSchedule`` means, or with a minus at its end."""
+    is_theirs = bool(rest) and _kind(rest[0].partition("/")[0]) == "machine"
+    if not is_theirs:
+        return _joined("machine taint", rest or ["MACHINE", "KEY"])
+    names = _names(rest)
+    machine, taint = names[0] if names else "MACHINE", names[1] if len(names) > 1 else "KEY"
+    mark, _, effect = taint.removesuffix("-").partition(":")
+    if taint.endswith("-"):
+        return _joined("machine untaint", [machine, mark.partition("=")[0]])
+    effects = ["--effect", _EFFECTS[effect]] if effect in _EFFECTS else []
+    return _joined("machine taint", [machine, mark, *effects])
+
+
+def _top(rest: list[str]) -> str:
+    """Return what ``top nodes`` means: a list, or one of them where it is named."""
+    noun = _kind(rest[0]) if rest else None
+    if noun not in ("task", "machine"):
+        return "dashboard"
+    names = _names(rest[1:])
+    if names:
+        return _joined(f"{noun} show", names[:1])
+    return "task list --sort -cpu" if noun == "task" else "machine list"
 
 
 def _of_kind(verb: str, rest: list[str]) -> str:
