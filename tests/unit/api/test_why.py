@@ -77,14 +77,14 @@ def test_a_held_job_says_what_is_tried_and_what_is_restarted() -> None:
     running = next(task for task in found.tasks if task.state is State.RUNNING)
     found.held = Held("why", NOW.wall, NOW.wall - 60.0, running.index, running.attempt)
     trial, minute = f"Task {running.index} has its trial on {running.machine}.", "is tried once a minute"
-    text = why_job(cell, small_observed(), found, (), ()).text
+    text = why_job(cell, small_observed(), found, (), (), NOW).text
     assert f"{trial} What ends is restarted where it is, after waits that grow up to 5 minutes." in text
     assert minute not in text
 
     waiting = next(task for task in found.tasks if task.state is State.PENDING)
     waiting.failed = (FailedOn("m1", NOW.wall + 60.0, 1),)
     found.held = Held("why", NOW.wall, NOW.wall + 60.0)
-    text = why_job(cell, small_observed(), found, (), ()).text
+    text = why_job(cell, small_observed(), found, (), (), NOW).text
     assert minute in text
     assert trial not in text
 

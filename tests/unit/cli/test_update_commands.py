@@ -170,7 +170,9 @@ def test_a_refusal_says_what_to_do(master: FakeMaster, run: Run, capsys: Out) ->
     assert capsys.readouterr().err == f"error: no update of ann/web is under way\nhint: {hint}\n"
 
 
-@pytest.mark.parametrize(("typed", "meant"), [("rollout", "job update web"), ("undo", "job undo web")])
+@pytest.mark.parametrize(
+    ("typed", "meant"), [("rollout pause web", "job update pause web"), ("undo web", "job undo web")]
+)
 def test_what_others_call_it(run: Run, capsys: Out, typed: str, meant: str) -> None:
-    assert run(typed, "web") == 2
+    assert run(*typed.split()) == 2
     assert f"Did you mean 'borgctl {meant}'?" in capsys.readouterr().err
