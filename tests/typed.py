@@ -30,6 +30,7 @@ _VOLATILE = (
     (r"\d[\d:.TZ-]*", "N"),
     (r"\bN(ms|s|m|h)\b", "TIME"),
     (r"was restarted (once|N times)", "was restarted"),
+    (r"\b(N|tasks?) (stop|start|restart|continue)s\b", r"\1 \2"),
     (r"\bN ago\b", "TIME ago"),
     (r"\s+", " "),
 )
