@@ -152,6 +152,8 @@ def same_command(words: Sequence[str]) -> list[str] | None:
 def meant_at_top(words: Sequence[str]) -> str:
     """Return what a word and its arguments mean here; "" where nobody knows."""
     word, rest = words[0], list(words[1:])
+    if word == "rollout" and rest and rest[0] not in _GROUPS[word]:
+        rest = ["status", *rest]  # a job that is named alone
     if word in _GROUPS:
         return _of_group(_GROUPS[word], rest)
     if word in _OF_KINDS:

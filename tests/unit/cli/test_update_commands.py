@@ -171,7 +171,12 @@ def test_a_refusal_says_what_to_do(master: FakeMaster, run: Run, capsys: Out) ->
 
 
 @pytest.mark.parametrize(
-    ("typed", "meant"), [("rollout pause web", "job update pause web"), ("undo web", "job undo web")]
+    ("typed", "meant"),
+    [
+        ("rollout web", "job update status web"),
+        ("rollout pause web", "job update pause web"),
+        ("undo web", "job undo web"),
+    ],
 )
 def test_what_others_call_it(run: Run, capsys: Out, typed: str, meant: str) -> None:
     assert run(*typed.split()) == 2
