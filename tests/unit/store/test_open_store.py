@@ -1,5 +1,6 @@
 """A URL that cannot be used, or a database that does not answer, is said with the way out."""
 
+import errno
 import os
 import shutil
 import socket
@@ -160,6 +161,19 @@ def test_what_happens_to_a_file_that_is_open_is_found_at_the_next_commit(
         for _ in range(2):  # and there is no second chance
             with pytest.raises(StoreDamaged, match=said):
                 store.append([elected(2)], Records())
+
+
+def test_a_file_that_cannot_be_looked_at_is_not_taken_for_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def denied(path: Path) -> os.stat_result:
+        raise PermissionError(errno.EACCES, "denied", str(path))
+
+    with closing(open_store(f"sqlite:///{tmp_path}/cell.db", "c")) as store:
+        store.lead("here", "")
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, "stat", denied)
+            store.append([elected(1)], Records())
 
 
 def test_a_log_that_is_cut_and_a_file_that_grows_are_what_sqlite_does(
