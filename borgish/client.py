@@ -9,9 +9,10 @@ beside other calls. Which of several masters is asked is in ``masters``.
 import http.client
 import os
 import socket
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 from urllib.parse import SplitResult, quote, urlencode
 
 import msgspec
@@ -57,6 +58,20 @@ _TLS_HINT = "The authority that signs the master is `ca` in client.json, or BORG
 _CLEAR_HINT = "Other hosts reach a borgmaster by https://: `borgctl login URL --authority HASH`"
 _UP_HINT = "Is the cell up? `borgctl up` starts it"
 _START_HINT = "Does a borgmaster run there? Start it as it was started before, or look into its log"
+
+
+_making = threading.Lock()
+_made: dict[type, msgspec.json.Decoder[Any]] = {}
+
+
+def decoder(shape: type[T]) -> msgspec.json.Decoder[T]:
+    """Return what reads JSON as ``shape``, made once. Who may not be the only thread reads by this: msgspec
+    puts together what it knows of a type when it first meets it (seen in 0.22), and a thread that meets it
+    before that is done ends the process."""
+    with _making:
+        if shape not in _made:
+            _made[shape] = msgspec.json.Decoder(shape)
+        return _made[shape]
 
 
 class Headers(Protocol):
@@ -515,7 +530,7 @@ def _made_by_up(folder: str) -> bool:
 def _read_client_file(path: str) -> ClientFile:
     try:
         with open(path, "rb") as file:
-            return msgspec.json.decode(file.read(), type=ClientFile)
+            return decoder(ClientFile).decode(file.read())
     except FileNotFoundError:
         raise Unreachable(
             f"there is no cell in {os.path.dirname(path)}",
@@ -540,7 +555,7 @@ def _read_token(path: str) -> str:
 
 def _decode(body: bytes, answer: type[T]) -> T:
     try:
-        return msgspec.json.decode(body, type=answer)
+        return decoder(answer).decode(body)
     except msgspec.MsgspecError as error:
         raise BorgishError(
             f"the master's answer cannot be decoded: {error}",
@@ -553,7 +568,7 @@ def _problem(body: bytes, status: int) -> "Problem":
     from borgish.wire.api import Problem
 
     try:
-        return msgspec.json.decode(body, type=Problem)
+        return decoder(Problem).decode(body)
     except msgspec.MsgspecError:
         return Problem("", status, f"the master answered {status}")
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
+from borgish.client import decoder
 from borgish.clock import Clock
 from borgish.errors import BorgishError, Gone, Unreachable
 from borgish.wire.api import SummaryView
@@ -96,7 +97,7 @@ class Feed:
         if message.kind != "summary":
             return
         try:
-            view = msgspec.json.decode(message.data, type=SummaryView)
+            view = decoder(SummaryView).decode(message.data)
         except msgspec.MsgspecError as error:
             raise BorgishError(
                 f"the master's summary cannot be decoded: {error}",

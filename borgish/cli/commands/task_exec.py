@@ -12,7 +12,7 @@ import msgspec
 
 from borgish.cli.raw_terminal import RawTerminal
 from borgish.cli.screen import print_err
-from borgish.client import Client, Params
+from borgish.client import Client, Params, decoder
 from borgish.errors import BorgishError, NotFound, Unreachable
 from borgish.ids import new_request_id
 from borgish.wire.api_commands import CopyCall, ExecCall, ForwardCall
@@ -120,7 +120,7 @@ class Running:
         for part in self._lines:
             *lines, rest = (rest + part).split(b"\n")
             for line in lines:
-                piece = msgspec.json.decode(line, type=ExecPiece)
+                piece = decoder(ExecPiece).decode(line)
                 if piece.error:
                     raise BorgishError(piece.error)
                 if is_first and self._wants_terminal and piece.exit_code is None and not piece.terminal:
