@@ -86,6 +86,7 @@ class CommandsOnDemand(TyperGroup):
             if ours == ["--version"] and not completes:
                 _show_version(wanted=True)
             args = ours or args
+        # What kubectl's users type first. Our ``apply`` is for applications, and has no such option.
         if args[0] == "apply" and "-f" in args and not ctx.resilient_parsing:
             from borgish.cli.words import submitted
 

@@ -101,29 +101,28 @@ class OpenFiles:
     replaced, and nobody would find that again."""
 
     def __init__(self, path: Path) -> None:
-        self._seen: dict[Path, tuple[int, int] | None] = dict.fromkeys(
-            (path, Path(f"{path}{_LOG_SUFFIXES[0]}"))
-        )
+        self._path = path
+        files = (path, Path(f"{path}{_LOG_SUFFIXES[0]}"))
+        self._seen: dict[Path, tuple[int, int] | None] = dict.fromkeys(files)  # device and inode, once there
 
     def check(self) -> None:
-        """Raise StoreDamaged when one was deleted, replaced or emptied since an earlier check. A log is not
-        made anew while the database is open, and what has tables is never empty."""
+        """Raise StoreDamaged when one was deleted, replaced or emptied since an earlier check. A log may be
+        empty, but is not made anew while the database is open; what has tables is never empty."""
         for path, before in self._seen.items():
             try:
                 there = path.stat()
             except FileNotFoundError:
-                now, is_empty = None, False
+                there = None
             except OSError:  # a folder that nobody may look into, say: the next commit shows what is wrong
                 continue
-            else:
-                now, is_empty = (
-                    (there.st_dev, there.st_ino),
-                    not there.st_size and not path.name.endswith("-wal"),
-                )
+            now = None if there is None else (there.st_dev, there.st_ino)
             if before is None:
                 self._seen[path] = now
-            elif now != before or is_empty:
-                what = "deleted" if now is None else "replaced" if now != before else "emptied"
+                continue
+            what = "deleted" if there is None else "replaced" if now != before else ""
+            if there is not None and not there.st_size and path == self._path:
+                what = what or "emptied"
+            if what:
                 raise StoreDamaged(
                     f"{path} was {what} while this borgmaster had it open: nothing more can be kept",
                     "See what did that. The next start says what is good, and how to go on from there",
