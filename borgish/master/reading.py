@@ -40,6 +40,10 @@ from borgish.wire.api_plans import PlannedPlace, PlanView
 T = TypeVar("T")
 
 EVENTS_KEPT = 10_000
+EVENTS_BYTES_KEPT = 32 * 1024**2
+"""Of these, so that those of large jobs, each with thousands of indexes, fill no memory."""
+_INDEX_BYTES, _EVENT_BYTES = 40, 400
+"""What an index takes of an event, and the rest of it without its text."""
 TASKS_AT_ONCE = 1_000
 """So many tasks are summed up at once: some milliseconds."""
 CATCH_UP_PAUSE_SECONDS = 0.01
@@ -111,11 +115,16 @@ class _Refusals(Mapping[str, tuple[RefusalView, ...]]):
         return refusal_view(refusal, instant(min(tasks[index].since for index in refusal.indexes)))
 
 
+def _event_bytes(event: EventView) -> int:
+    return _EVENT_BYTES + len(event.text) + _INDEX_BYTES * len(event.indexes)
+
+
 class RecentEvents:
     """A bounded list of events, oldest first."""
 
     def __init__(self, entries: Iterable[Entry] = ()) -> None:
-        self._events: deque[EventView] = deque(maxlen=EVENTS_KEPT)
+        self._events: deque[EventView] = deque()
+        self._bytes = 0
         for entry in entries:
             self.add(entry)
 
@@ -123,6 +132,9 @@ class RecentEvents:
         """Take in a journal entry; return what it says."""
         fresh = event_views(entry)
         self._events.extend(fresh)
+        self._bytes += sum(map(_event_bytes, fresh))
+        while len(self._events) > EVENTS_KEPT or self._bytes > EVENTS_BYTES_KEPT:
+            self._bytes -= _event_bytes(self._events.popleft())
         return fresh
 
     def latest(self, job: str, after: int, limit: int, index: int | None = None) -> list[EventView]:
