@@ -68,6 +68,7 @@ from borgish.cell.lifecycle import (
     transition,
 )
 from borgish.cell.limits import apply as apply_limits
+from borgish.cell.limits.footprint import latest_versions
 from borgish.cell.machines import apply as apply_machines
 from borgish.cell.model import (
     EARLIER_VERSIONS_BYTES_MAX,
@@ -97,8 +98,6 @@ from borgish.spec.changes import same_program
 from borgish.spec.job import JobSpec
 from borgish.vocabulary import RESULTS, VOLUNTARY, Ending, Eviction, RolloutKind, State
 
-_encode = msgspec.msgpack.Encoder().encode
-
 
 def apply_entry(cell: Cell, entry: Entry) -> None:
     """Apply one journal entry to the cell. Positions follow each other without a gap."""
@@ -110,6 +109,7 @@ def apply_entry(cell: Cell, entry: Entry) -> None:
     cell.links.settle(cell.jobs, cell.demand.changed)
     cell.swept.settle(cell.jobs, cell.demand.changed)
     cell.members.settle(cell.jobs, cell.budgets, cell.demand.changed)
+    cell.footprint.settle(cell.jobs, cell.demand.changed)
     cell.demand.settle(cell.jobs, cell.rules.bands)
     cell.position = entry.position
     if entry.request_id:
@@ -177,14 +177,8 @@ def _job_submitted(cell: Cell, event: JobSubmitted, entry: Entry) -> None:
 def _keep_version(cell: Cell, job: Job, number: int, version: Version) -> None:
     """Let a version be an earlier one of a job; of these the latest are kept, and those that run."""
     earlier = {**job.earlier, number: version}
-    kept = {task.version for task in job.tasks if task.state is State.RUNNING}
-    kept.add(number)
-    size = 0
-    for each in sorted(earlier, reverse=True)[: VERSIONS_KEPT - 1]:
-        size += len(_encode(earlier[each]))
-        if size > EARLIER_VERSIONS_BYTES_MAX:
-            break
-        kept.add(each)
+    latest = latest_versions(earlier, VERSIONS_KEPT - 1, EARLIER_VERSIONS_BYTES_MAX)
+    kept = latest.keys() | {task.version for task in job.tasks if task.state is State.RUNNING}
     job.earlier = {each: earlier[each] for each in sorted(earlier) if each in kept}
     cell.touched.versions.add(job.key)
     forget_failures(cell, job, range(len(job.tasks)))  # of the new one nobody knows yet how it does

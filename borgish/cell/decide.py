@@ -104,7 +104,7 @@ from borgish.cell.events import (
     TasksResubmitted,
 )
 from borgish.cell.lifecycle import TaskEvent, allows, check_row, check_transitions, movable
-from borgish.cell.limits.admission import admit, job_warnings
+from borgish.cell.limits.admission import admit, check_footprint, job_warnings
 from borgish.cell.limits.affected import check_affected, check_fewer, stopped_with
 from borgish.cell.limits.disruption import Gate, is_exempt
 from borgish.cell.lookup import find_job
@@ -155,6 +155,7 @@ def decide(
         decision = _evict(cell, command, gate or Gate(cell, observed, now))
     else:
         decision = _DECIDE[type(command)](cell, observed, command, actor, now)
+    check_footprint(cell, decision.subject, decision.events)
     if cell.handovers:
         decision = msgspec.structs.replace(decision, events=with_successors(cell, decision.events))
     check_transitions(cell, decision.events)

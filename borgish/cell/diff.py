@@ -15,7 +15,7 @@ from borgish.cell.crons.model import Cron
 from borgish.cell.limits.admission import show_moment
 from borgish.cell.machines.drains import drain_words
 from borgish.cell.model import App, AppVersion, Cell, Job, Task
-from borgish.resources import show_amounts
+from borgish.resources import show_amounts, show_bytes
 from borgish.spec.app import Document
 from borgish.spec.cron import CronSpec
 from borgish.spec.diff import differences
@@ -196,7 +196,10 @@ _RULES = {
         _Aspect("highest", lambda rules: rules.bands.highest),
         _Aspect("names", lambda rules: rules.bands.names, _pairs),
     ),
-    "quota": (_Aspect("required", lambda rules: "yes" if rules.quota_required else "no"),),
+    "quota": (
+        _Aspect("required", lambda rules: "yes" if rules.quota_required else "no"),
+        _Aspect("footprint", lambda rules: rules.footprint_bytes_max, show_bytes),
+    ),
     "disruption": (_Aspect("affected_share_max", lambda rules: rules.affected_share_max),),
 }
 _MACHINE = (

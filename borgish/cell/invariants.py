@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from borgish.cell.apps.links import Links
 from borgish.cell.crons.model import Due, runs_of
+from borgish.cell.limits.footprint import Footprint
 from borgish.cell.limits.quotas import Demand
 from borgish.cell.model import Cell, Job, Task
 from borgish.cell.swept import Swept
@@ -96,9 +97,11 @@ def jobs_wait_as_they_are_linked(cell: Cell) -> Iterator[str]:
 
 
 def demand_follows_records(cell: Cell) -> Iterator[str]:
-    """The sums of what users ask for are those of their jobs."""
+    """The sums of what users ask for, and of what they take up, are those of their records."""
     if Demand(cell.jobs, cell.rules.bands).totals != cell.demand.totals:
         yield "the sums of what users ask for do not follow from the jobs"
+    if Footprint(cell.jobs, cell.apps, cell.crons).totals != cell.footprint.totals:
+        yield "the sums of what users' records take up do not follow from these"
 
 
 def running_tasks_have_a_place(cell: Cell) -> Iterator[str]:

@@ -13,6 +13,7 @@ from borgish.cell.access.model import Access
 from borgish.cell.apps.links import Links
 from borgish.cell.crons.model import Cron, Due, Runs, runs_of
 from borgish.cell.limits.budgets import Budget, Freeze, Members
+from borgish.cell.limits.footprint import FOOTPRINT_BYTES_MAX, Footprint
 from borgish.cell.limits.quotas import Demand, Quota
 from borgish.cell.moves import Moves
 from borgish.cell.swept import Swept
@@ -215,8 +216,8 @@ class Version(msgspec.Struct, frozen=True):
 VERSIONS_KEPT = 20
 """Of each job, its present version among them; those that tasks still run are kept beside."""
 EARLIER_VERSIONS_BYTES_MAX = 256 * 1024
-"""As encoded: a specification may have 1 MiB of environment, and a job is changed as often as its user likes.
-The version before the present one is kept whatever its size."""
+"""Of a job or an application, as encoded: a specification may have 1 MiB of environment, and is changed as
+often as its user likes. The version before the present one is kept whatever its size."""
 
 
 class Owner(msgspec.Struct, frozen=True):
@@ -449,6 +450,7 @@ class Rules(msgspec.Struct, frozen=True):
     bands: Bands = Bands()
     quota_required: bool = False  # who has no quota in a band may have nothing there, rather than anything
     affected_share_max: float = 0.2  # of the running tasks, that one command stops unasked
+    footprint_bytes_max: int = FOOTPRINT_BYTES_MAX  # of one user's records (``limits.footprint``)
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -520,6 +522,7 @@ class Cell:
         self.failing: dict[str, set[int]] = {}  # by job: indexes of tasks that failed and do not run well yet
         self.rolling: set[str] = set()  # jobs with tasks that a rollback has not reached yet
         self.demand: Demand  # what users ask for
+        self.footprint: Footprint  # what their records take up
         self.members: Members  # of budgets
         self.links: Links  # between jobs
         self.swept: Swept  # jobs that reconcilers look at each second
@@ -561,6 +564,7 @@ class Cell:
         self.failing = {}
         self.links = Links(self.jobs)
         self.demand = Demand(self.jobs, self.rules.bands)
+        self.footprint = Footprint(self.jobs, self.apps, self.crons)
         self.members = Members(self.jobs, self.budgets.values())
         self.due = Due(self.crons)
         self.runs = runs_of((key, job.cron) for key, job in self.jobs.items())

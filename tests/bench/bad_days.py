@@ -16,6 +16,10 @@ the kernel's memory, which are not the master's.
 ``crowd`` are clients of one user, from one address, each with a connection and a request, all at once; and
 all ``again`` right after, when the user has spent what is allowed (``limits``, as shipped).
 
+``large`` is a user whose jobs have 0.92 MiB of environment each, and who submits them until the cell keeps no
+more of one user (``quota.footprint_mib``), and then kills each for the next one: ``turned_over``. The store
+grows by the journal.
+
 ``dead`` is a cell of jobs that are over. They are forgotten by themselves after a day
 (``keep.dead_jobs_hours``), the oldest of a user sooner where more than 100,000 tasks of this user are dead
 (``keep.dead_tasks``), 500 jobs a second; ``forgotten`` is while that goes on.
@@ -39,5 +43,6 @@ def figures(sizes: Sizes) -> Iterator[Figure]:
     yield from bad_days_jobs.cycled(sizes)
     yield from bad_days_clients.watched(sizes)
     yield from bad_days_clients.crowded(sizes)
+    yield from bad_days_jobs.large(sizes)
     yield from bad_days_jobs.dead(sizes)
     yield from bad_days_machines.figures(sizes)

@@ -1,10 +1,12 @@
-"""A user who submits and kills for ever, and a cell full of dead jobs: a part of ``bad_days``."""
+"""A user who submits and kills for ever, one whose jobs are as large as they may be, and a cell full of dead
+jobs: a part of ``bad_days``."""
 
+import json
 import signal
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 from os import kill
 from pathlib import Path
@@ -14,6 +16,7 @@ from typing import NamedTuple
 from borgish.cell.model import Job, Task
 from borgish.client import Client
 from borgish.clock import SystemClock
+from borgish.errors import Conflict
 from borgish.spec.job import JobSpec
 from borgish.vocabulary import Ending, State
 from borgish.wire.api import Accepted, KillRequest, StatusView
@@ -28,6 +31,8 @@ from tests.bench.sizes import Sizes
 SAME, NEW = "same_name", "new_names"
 QUARTERS = ("start", "first_quarter", "third_quarter", "end")
 """When is looked how large master and store are; between the first two and the last two lies a quarter."""
+_ENV = {f"E{number}": "x" * 32_000 for number in range(30)}
+_ENV_BYTES = sum(map(len, _ENV.values()))
 FORGET_SOON = "\n[keep]\ndead_jobs_hours = 0.000001\n"
 FORGOTTEN_SECONDS_MAX = 600.0
 
@@ -91,6 +96,62 @@ def _size(folder: Path, pid: int) -> _Size:
             for what in ("page_count", "freelist_count", "page_size")
         )
     return _Size(memory_bytes(pid)["Rss"] / 1024, (pages - free) * page_bytes / 1024)
+
+
+# Large specifications
+
+
+def large(sizes: Sizes) -> Iterator[Figure]:
+    """Yield how master and store grow while somebody submits jobs with as much of an environment as there may
+    be, until no more are taken in, and then kills each for the next one."""
+    with (
+        TemporaryDirectory(prefix="borgish-bench-") as place,
+        loaded(Path(place), sizes.bad_machines) as load,
+    ):
+        before = _size(load.folder, load.master.pid)
+        with beside(partial(_fill, load.folder, load.master.pid, sizes.bad_large_jobs)) as filling:
+            waits = seen(load, sizes.bad_probes, filling.is_over)
+            filled, turned, refused = filling.result()
+    name = "bad_days.large"
+    yield Figure(f"{name}.jobs", "jobs", [filled.jobs], note=f"{_ENV_BYTES / MIB:.2f} MiB each")
+    yield Figure(f"{name}.turned_over", "jobs", [turned.jobs], note=f"{refused} were refused meanwhile")
+    for when, size in (("start", before), ("full", filled.size), ("end", turned.size)):
+        yield Figure(f"{name}.master_rss.{when}", "MiB", [size.rss / 1024])
+        yield Figure(f"{name}.store.{when}", "MiB", [size.store / 1024])
+    yield from waits.figures(name)
+
+
+class _Filled(NamedTuple):
+    """So many jobs were taken in, and how large master and store were then."""
+
+    jobs: int
+    size: _Size
+
+
+def _fill(folder: Path, pid: int, most: int) -> tuple[_Filled, _Filled, int]:
+    """Submit so many jobs at the most; then as many again, for each of which one is killed. Return both, and
+    how many of the latter were refused and asked for again."""
+    client, begun, refused = Client.find(folder), 0, 0
+    with suppress(Conflict):
+        while begun < most:
+            _submit_large(client, begun)
+            begun += 1
+    filled = _Filled(begun, _size(folder, pid))
+    for number in range(begun):
+        client.post(f"/v1/jobs/{OTHER}/large-{number}/kill", KillRequest(max_affected=1), Accepted)
+        while True:
+            try:
+                _submit_large(client, begun + number)
+                break
+            except Conflict:  # those that were killed are not forgotten yet
+                refused += 1
+                time.sleep(10 * LOOK_SECONDS)
+    return filled, _Filled(begun, _size(folder, pid)), refused
+
+
+def _submit_large(client: Client, number: int) -> None:
+    said = {"name": f"large-{number}", "run": ["serve"], "user": OTHER, "priority": "free", "env": _ENV}
+    client.post("/v1/jobs", json.dumps(said).encode(), Accepted)
 
 
 # Dead jobs

@@ -83,6 +83,7 @@ class Sizes(msgspec.Struct, frozen=True):
     bad_watched_jobs: int = 12_000  # of one task, while others watch
     bad_clients: int = 2_000  # at once
     bad_cycles: int = 2_000  # jobs that are submitted and killed
+    bad_large_jobs: int = 300  # with as much of an environment as there may be; half of these are taken in
     bad_dead_jobs: int = 100_000
     bad_seconds: float = 20.0
 
@@ -166,6 +167,7 @@ TINY = Sizes(
     bad_watched_jobs=5,
     bad_clients=10,
     bad_cycles=8,
+    bad_large_jobs=3,
     bad_dead_jobs=40,
     bad_seconds=0.5,
 )

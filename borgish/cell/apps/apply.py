@@ -8,7 +8,8 @@ import msgspec
 from borgish.cell.apps.owners import owners_after
 from borgish.cell.events import AnyEvent, AppApplied, AppRemoved, AppRestored, Entry
 from borgish.cell.lifecycle import touch
-from borgish.cell.model import APP_VERSIONS_KEPT, App, AppVersion, Cell
+from borgish.cell.limits.footprint import latest_versions
+from borgish.cell.model import APP_VERSIONS_KEPT, EARLIER_VERSIONS_BYTES_MAX, App, AppVersion, Cell
 
 
 def _applied(cell: Cell, event: AppApplied, entry: Entry) -> None:
@@ -16,9 +17,11 @@ def _applied(cell: Cell, event: AppApplied, entry: Entry) -> None:
     present = AppVersion(event.app, event.documents, entry.at, entry.actor, event.crons)
     app = cell.apps.get(key)
     if app is None:
-        cell.apps[key] = App(key, entry.position, present, event.version)
+        app = cell.apps[key] = App(key, entry.position, present, event.version)
+        cell.footprint.note_app(key, app)
     elif event.version != app.version:
         _renew(app, present, event.version)
+        cell.footprint.note_app(key, app)
     cell.touched.apps.add(key)
     for document in event.documents:
         job = cell.jobs.get(document.key)
@@ -45,12 +48,14 @@ def restore_app(cell: Cell, restored: AppRestored, position: int) -> None:
     else:
         _renew(app, restored.present, restored.version)
     app.generation = position
+    cell.footprint.note_app(app.key, app)
     cell.touched.apps.add(app.key)
 
 
 def remove_app(cell: Cell, key: str) -> None:
     """Let there be no such application; its jobs belong to none."""
     del cell.apps[key]
+    cell.footprint.note_app(key, None)
     cell.touched.apps.add(key)
     for job in cell.jobs.values():  # the index follows at the end of an entry, and there may be more in it
         if job.app == key:
@@ -63,8 +68,7 @@ def remove_app(cell: Cell, key: str) -> None:
 
 def _renew(app: App, present: AppVersion, version: int) -> None:
     earlier = {**app.earlier, app.version: app.present}
-    latest = sorted(earlier)[-(APP_VERSIONS_KEPT - 1) :]
-    app.earlier = {number: earlier[number] for number in latest}
+    app.earlier = latest_versions(earlier, APP_VERSIONS_KEPT - 1, EARLIER_VERSIONS_BYTES_MAX)
     app.present, app.version = present, version
 
 

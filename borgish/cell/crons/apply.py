@@ -46,14 +46,18 @@ def _cron_fired(cell: Cell, event: CronFired, _entry: Entry) -> None:
 
 
 def _put(cell: Cell, cron: Cron) -> None:
-    cell.due.change(cell.crons.get(cron.key), cron)
+    before = cell.crons.get(cron.key)
+    cell.due.change(before, cron)
     cell.crons[cron.key] = cron
+    if before is None or before.spec is not cron.spec:
+        cell.footprint.note_cron(cron.key, cron)
     cell.touched.crons.add(cron.key)
     _note_crowd(cell, cron.key)
 
 
 def _remove(cell: Cell, key: str) -> None:
     cell.due.change(cell.crons.pop(key), None)
+    cell.footprint.note_cron(key, None)
     cell.touched.crons.add(key)
     _note_crowd(cell, key)
 

@@ -36,7 +36,7 @@ from borgish.cell.events import (
     TasksEnded,
 )
 from borgish.cell.lifecycle import TaskEvent, movable
-from borgish.cell.limits.admission import admit_together, job_warnings
+from borgish.cell.limits.admission import admit_together, check_footprint, job_warnings
 from borgish.cell.lookup import find_cron
 from borgish.cell.model import Cell, Job
 from borgish.cell.observed import Observed
@@ -273,3 +273,4 @@ def _admit(cell: Cell, specs: Sequence[JobSpec], ending: Iterable[tuple[Job, str
     check_order(cell, beside)
     freed = [(job, job.spec, ()) for job, _ in ending]
     admit_together(cell, [*freed, *((None, spec, range(spec.tasks)) for spec in specs)], wall)
+    check_footprint(cell, specs[0].key, map(JobSubmitted, specs))

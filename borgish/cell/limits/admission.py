@@ -4,7 +4,8 @@ when it is placed.
 A quota limits what a user's jobs in one band ask for at a time, resource by resource; what it does not
 name is nothing (section 2.5). The free band is not limited. Whoever has no quota in a band is not limited
 there either, unless the cell requires quotas. What runs is never ended for a quota's sake: lowered, ended or
-removed, it only keeps more from being asked for.
+removed, it only keeps more from being asked for. How much the cell keeps of one user is limited in every
+band (``check_footprint``).
 
 Warnings are about a job that is accepted all the same. Machines and other jobs come and go, so that an
 attribute that no machine has, or a place that no task can have, may be right tomorrow. Most often it is a
@@ -18,10 +19,12 @@ from datetime import UTC, datetime
 from difflib import get_close_matches
 
 from borgish.cell.access.secrets import missing_secrets
+from borgish.cell.events import AnyEvent, AppApplied, CronSet, JobChanged, JobSubmitted, TasksResubmitted
+from borgish.cell.limits.footprint import encoded_bytes, spec_bytes
 from borgish.cell.limits.quotas import NOTHING, Quota, quota_key
 from borgish.cell.model import Cell, Job
 from borgish.errors import Conflict, OverQuota
-from borgish.resources import Kind, Resources, by_kind, show_kind, show_number
+from borgish.resources import Kind, Resources, by_kind, show_bytes, show_kind, show_number
 from borgish.spec.constraints import contradiction, contradiction_words
 from borgish.spec.file.mistakes import out_of_reach, resource_typos
 from borgish.spec.job import MACHINE, Affinity, Constraint, JobSpec
@@ -116,6 +119,40 @@ def admit_together(
             others = "and what comes with it " if together[key] > 1 else ""
             what = f"{others}would ask for {', and for '.join(missing)}"
             raise _over_quota(cell, spec, what, band, wall)
+
+
+def check_footprint(cell: Cell, subject: str, events: Iterable[AnyEvent]) -> None:
+    """Raise OverQuota where these events would let the records of a user grow beyond what the cell keeps of
+    one. What is replaced by no more is accepted however much there is, so that everything can be mended."""
+    grown: Counter[str] = Counter()
+    for event in events:
+        match event:
+            case JobSubmitted(spec):
+                grown[spec.user] += spec_bytes(spec, spec.tasks)
+            case JobChanged(key, spec):
+                job = cell.jobs[key]
+                grown[spec.user] += spec_bytes(spec, spec.tasks) - spec_bytes(job.spec, len(job.tasks))
+            case TasksResubmitted(key) if (job := cell.jobs[key]).state is State.DEAD:
+                grown[job.spec.user] += cell.footprint.of_job(key)
+            case AppApplied(spec, documents, version, crons=crons):
+                app = cell.apps.get(spec.key)
+                if app is None or app.version != version:
+                    before = encoded_bytes(app.present.content) if app is not None else 0
+                    grown[spec.user] += encoded_bytes((spec, documents, crons)) - before
+            case CronSet(cron):
+                grown[cron.spec.user] += encoded_bytes(cron.spec) - cell.footprint.of_cron(cron.key)
+            case _:
+                pass
+    most = cell.rules.footprint_bytes_max
+    for user, growth in grown.items():
+        total = cell.footprint.of(user) + growth
+        if growth > 0 and total > most:
+            raise OverQuota(
+                f"{subject} would bring what the cell keeps of {user}'s jobs, applications and crons to "
+                f"{show_bytes(total)}, and the most of one user is {show_bytes(most)}",
+                "end what is not needed with `borgctl job kill`, or give jobs a smaller environment or "
+                "fewer tasks; an admin sets the most by `[quota] footprint_mib` and starts the master anew",
+            )
 
 
 def asked_by(spec: JobSpec, indexes: Sequence[int]) -> Resources:

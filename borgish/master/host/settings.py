@@ -11,6 +11,7 @@ from borgish.addresses import address_of, is_loopback
 from borgish.api.rate_limits import LimitSettings
 from borgish.bands import DEFAULT_BANDS, Bands, wrong_with
 from borgish.cell.free_space import Floor
+from borgish.cell.limits.footprint import FOOTPRINT_BYTES_MAX
 from borgish.cell.model import Rules
 from borgish.cell.tasks.leases import LEASE_SECONDS
 from borgish.configuration import Count, Days, Positive, Share, read
@@ -30,6 +31,8 @@ LIVE = (
     *("keep", "limits", "poll", "rollback", "tls", "usage"),
 )
 """What can be changed while a master runs. Store, listener and the cell's rules are made from the rest."""
+
+_MIB = 1024**2
 
 
 class CellTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -86,9 +89,11 @@ class UsageSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class QuotaSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``required``: who has no quota in a band may have nothing there, rather than anything."""
+    """``required``: who has no quota in a band may have nothing there, rather than anything.
+    ``footprint_mib``: the most of one user's records, see ``cell.limits.footprint``."""
 
     required: bool = False
+    footprint_mib: Count = FOOTPRINT_BYTES_MAX // _MIB
 
 
 class Rollback(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -148,7 +153,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def rules(self) -> Rules:
         """What the cell's decisions depend on."""
-        return Rules(self.bands, self.quota.required, self.disruption.affected_share_max)
+        footprint_bytes_max = self.quota.footprint_mib * _MIB
+        return Rules(self.bands, self.quota.required, self.disruption.affected_share_max, footprint_bytes_max)
 
     @property
     def scheduling(self) -> SchedulerSettings:

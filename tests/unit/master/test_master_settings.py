@@ -27,6 +27,9 @@ def test_bands_and_quotas_are_as_usual_unless_the_file_says_otherwise(tmp_path: 
     text = "[quota]\nrequired = true\n[bands]\nproduction = 250\n[bands.names]\nprod = 'production'\n"
     bands = Bands(production=250, names={"prod": Band.PRODUCTION})
     assert settings_with(tmp_path, text).rules == Rules(bands, quota_required=True)
+    assert settings_with(tmp_path, "[quota]\nfootprint_mib = 2").rules == Rules(
+        footprint_bytes_max=2 * 1024**2
+    )
 
 
 @pytest.mark.parametrize(

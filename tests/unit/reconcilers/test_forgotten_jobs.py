@@ -9,9 +9,12 @@ from borgish.cell.commands import (
     KillTasks,
     SubmitJob,
 )
+from borgish.cell.model import Rules
 from borgish.clock import Now
 from borgish.reconcilers import jobs
 from borgish.reconcilers.settings import ReconcileSettings
+from borgish.spec.job import After
+from borgish.vocabulary import Until
 from tests.unit.cell.test_decide import NOW, Desk, spec
 
 SETTINGS = ReconcileSettings(led_since=NOW.mono, led_since_wall=NOW.wall)
@@ -55,6 +58,27 @@ def test_of_a_user_with_too_many_the_oldest_go_first_and_nobody_elses() -> None:
     assert oldest(1) == [ForgetJob("ann/a"), ForgetJob("ann/b")], "of each user the latest stays"
     desk.do(ForgetJob("ann/a"))
     assert oldest(6) == []
+
+
+def test_where_a_user_takes_up_too_much_the_oldest_go_first_but_no_live_one_and_not_the_latest() -> None:
+    desk = Desk()
+    for user, name in (("ann", "lives"), ("ann", "a"), ("bob", "a"), ("ann", "b"), ("ann", "c")):
+        desk.do(SubmitJob(spec(name, user=user, env={"A": "x" * 10_000})))
+        if name != "lives":
+            desk.do(KillTasks(f"{user}/{name}"))
+    size = desk.cell.footprint.of_job("ann/a")
+    assert desk.cell.footprint.of_dead("ann") == pytest.approx(3 * size, rel=0.01)
+
+    def oldest(sizes: float) -> list[Command]:
+        desk.cell.rules = Rules(footprint_bytes_max=int(sizes * size / jobs.DEAD_SHARE))
+        return forgotten(desk, NOW)
+
+    assert oldest(3.1) == []
+    assert oldest(2.5) == [ForgetJob("ann/a")]
+    assert oldest(1.5) == [ForgetJob("ann/a"), ForgetJob("ann/b")]
+    assert oldest(0.5) == [ForgetJob("ann/a"), ForgetJob("ann/b")]
+    desk.do(SubmitJob(spec("waits", after=(After("ann/a", Until.FINISHED),))))
+    assert oldest(2.5) == [ForgetJob("ann/b")], "another job waits for the first one"
 
 
 def test_not_all_are_forgotten_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
