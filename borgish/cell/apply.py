@@ -73,6 +73,7 @@ from borgish.cell.machines import apply as apply_machines
 from borgish.cell.model import (
     EARLIER_VERSIONS_BYTES_MAX,
     LOST_ATTEMPTS_MAX,
+    REQUESTS_BYTES_KEPT,
     REQUESTS_KEPT,
     VERSIONS_KEPT,
     Answer,
@@ -114,9 +115,13 @@ def apply_entry(cell: Cell, entry: Entry) -> None:
     cell.position = entry.position
     if entry.request_id:
         answer = Answer(entry.digest, entry.position, entry.subject, entry.text)
-        cell.requests[request_key(entry.actor, entry.request_id)] = answer
-        while len(cell.requests) > REQUESTS_KEPT:
-            del cell.requests[next(iter(cell.requests))]
+        key = request_key(entry.actor, entry.request_id)
+        if (before := cell.requests.get(key)) is not None:
+            cell.answer_bytes -= len(before.text)
+        cell.requests[key] = answer
+        cell.answer_bytes += len(answer.text)
+        while len(cell.requests) > REQUESTS_KEPT or cell.answer_bytes > REQUESTS_BYTES_KEPT:
+            cell.answer_bytes -= len(cell.requests.pop(next(iter(cell.requests))).text)
 
 
 def _elected(cell: Cell, event: Elected, _entry: Entry) -> None:

@@ -36,6 +36,8 @@ from borgish.vocabulary import (
 )
 
 REQUESTS_KEPT = 10_000
+REQUESTS_BYTES_KEPT = 16 * 1024**2
+"""Of the texts that they were answered: one to a large application has many lines."""
 LOSSES_KEPT_SECONDS = 60.0
 """Longer than any time in which the machines given up are counted."""
 
@@ -530,6 +532,7 @@ class Cell:
         self.runs: Runs = {}  # of crons
         # Crons that have more runs than they keep, those that go on among them.
         self.crowded: set[str] = set()
+        self.answer_bytes = 0  # of the texts in ``requests``
         self.touched = Touched()
         self.reindex()
 
@@ -566,6 +569,7 @@ class Cell:
         self.demand = Demand(self.jobs, self.rules.bands)
         self.footprint = Footprint(self.jobs, self.apps, self.crons)
         self.members = Members(self.jobs, self.budgets.values())
+        self.answer_bytes = sum(len(answer.text) for answer in self.requests.values())
         self.due = Due(self.crons)
         self.runs = runs_of((key, job.cron) for key, job in self.jobs.items())
         self.crowded = {key for key in self.runs if self.is_crowded(key)}

@@ -69,6 +69,16 @@ def test_the_oldest_answers_go(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> N
     assert list(desk.cell.requests) == ["ann r2", "ann r3"]
 
 
+def test_long_answers_push_out_more_of_the_others(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(apply, "REQUESTS_BYTES_KEPT", 3 * len("text") - 1)
+    for request_id in ("r1", "r2", "r2", "r3"):
+        happen(desk, request_id=request_id)
+    assert list(desk.cell.requests) == ["ann r2", "ann r3"]
+    kept = desk.cell.answer_bytes
+    desk.cell.reindex()
+    assert desk.cell.answer_bytes == kept == 2 * len("text")
+
+
 def test_what_is_known_of_an_attempt_that_may_yet_end_by_itself(desk: Desk) -> None:
     placed = TasksPlaced("ann/web", (0,), ("m1",), ((20007,),), (("gpu:0",),), (3,))
     happen(desk, TasksEvicted("ann/web", (0,), Eviction.RESTART), placed)
