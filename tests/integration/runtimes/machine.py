@@ -11,10 +11,14 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import ModuleType
+
+import pytest
 
 from borgish.borglet.runtimes import cgroups
 from borgish.borglet.runtimes.folders import Record, RunFolder, name_of
 from borgish.borglet.runtimes.leftovers import Retention
+from borgish.borglet.runtimes.process import zygote
 from borgish.borglet.runtimes.process.runtime import ProcessRuntime
 from borgish.borglet.runtimes.process.starter import PATH
 from borgish.borglet.runtimes.processes import boot_id, kill_run, program_lives, shim_lives
@@ -103,6 +107,16 @@ def python(text: str, *arguments: str) -> subprocess.Popen[str]:
         text=True,
         cwd=Path(__file__).parents[3],
     )
+
+
+def zygote_with(monkeypatch: pytest.MonkeyPatch, module: ModuleType, change: str) -> None:
+    """Have the zygotes that begin from now on run a change in a module of theirs before they serve."""
+    run = "module.main()\n"
+    changed = zygote.LOADER.replace(
+        run, f"exec({change!r}, sys.modules[{module.__name__!r}].__dict__)\n{run}"
+    )
+    assert changed != zygote.LOADER
+    monkeypatch.setattr(zygote, "LOADER", changed)
 
 
 def command_line(pid: int) -> str:

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from borgish.borglet.runtimes.base import StartFailed
-from borgish.borglet.runtimes.process import zygote
-from tests.integration.runtimes.machine import DEADLINE_SECONDS, Machine
+from borgish.borglet.runtimes.process.shim import inside
+from tests.integration.runtimes.machine import DEADLINE_SECONDS, Machine, zygote_with
 
 
 def _script(path: Path, content: bytes, mode: int) -> str:
@@ -52,9 +52,7 @@ async def test_what_cannot_begin(machine: Machine, run: tuple[str, ...], workdir
 
 async def test_a_failed_start_waits_for_nothing(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its init ends at once: no process is left in its namespace that was not waited for."""
-    limit = "END_SECONDS_MAX = "
-    before, after = zygote.zygote_text().split(limit)
-    monkeypatch.setattr(zygote, "zygote_text", lambda: f"{before}{limit}1000 + {after}")
+    zygote_with(monkeypatch, inside, "END_SECONDS_MAX = 1000")
     async with machine.opened() as now, asyncio.timeout(DEADLINE_SECONDS):
         with pytest.raises(StartFailed):
             await now.runtime.start(machine.spec("no-such"), 1)

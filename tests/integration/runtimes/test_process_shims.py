@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from borgish.borglet.runtimes.process import shims, zygote
+from borgish.borglet.runtimes.process import shims
 from borgish.borglet.runtimes.process.shim import runs
 from borgish.wire.link import Exit
 from tests.contract.runtime.suite import Watched
-from tests.integration.runtimes.machine import Machine, lives, wait_until
+from tests.integration.runtimes.machine import Machine, lives, wait_until, zygote_with
 
 
 async def carried(machine: Machine, now: Watched, number: int, *command: str) -> tuple[int, Exit]:
@@ -113,10 +113,7 @@ async def test_shims_that_nobody_needs_go(machine: Machine, monkeypatch: pytest.
 async def test_a_shim_carries_so_many_runs_and_no_more(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    text = zygote.zygote_text()
-    few = text.replace(f"RUNS_MAX = {runs.RUNS_MAX}", "RUNS_MAX = 2")
-    assert few != text
-    monkeypatch.setattr(zygote, "zygote_text", lambda: few)
+    zygote_with(monkeypatch, runs, "RUNS_MAX = 2")
     async with machine.opened() as now:
         carriers = [await carried(machine, now, number) for number in range(5)]
         assert [ended.code for _, ended in carriers] == [0] * 5, carriers

@@ -25,7 +25,7 @@ from pathlib import Path
 import encodings.idna, multiprocessing.util, subprocess, concurrent.futures.thread
 from borgish.borglet.runtimes.process.confinement import ConfineRules
 from borgish.borglet.runtimes.process.runtime import ProcessRuntime
-from borgish.borglet.runtimes.process.zygote import zygote_text
+from borgish.borglet.runtimes.process.zygote import zygote_program
 from borgish.errors import Unreachable
 from borgish.vocabulary import Runtime
 from borgish.wire.link import LogWanted, Terminal
@@ -33,7 +33,7 @@ from tests.contract.runtime.suite import Watched, attempt_spec, text
 
 state, uid, interpreter, forbidden = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
 if uid:
-    zygote_text()  # while its files can be read
+    zygote_program()  # while its files can be read
     os.setgroups([])
     os.setresgid(uid, uid, uid)
     os.setresuid(uid, uid, uid)
@@ -78,6 +78,11 @@ def play(folder: Path, *, forbidden: bool = False) -> tuple[dict[str, str], list
     command ended that killed who had started it, and the program."""
     uid = NOBODY if os.geteuid() == 0 else 0
     if uid:
+        tag = subprocess.run(
+            [PYTHON, "-c", "import sys; print(sys.implementation.cache_tag)"], capture_output=True, text=True
+        )
+        if tag.stdout.strip() != sys.implementation.cache_tag:
+            pytest.skip(f"{PYTHON} is another Python than this, and nobody may run this one")
         os.chown(folder, uid, uid)
     words = [str(folder), str(uid), str(Path(PYTHON).resolve()), "forbidden" if forbidden else ""]
     done = subprocess.run(

@@ -1,19 +1,23 @@
 """The borglet's side of the zygote: starts it, asks it, starts it again when it was killed.
 
-What the zygote does is in ``shim``. Its text goes to it through its standard input, so that neither a
-path nor a name of borgish is in its command line, where a broad ``pkill -f`` would find it.
+What the zygote does is in ``shim``. Its program goes to it through its standard input, so that neither a
+path nor a name of borgish is in its command line, where a broad ``pkill -f`` would find it. It is compiled
+already, mostly since the last start: what the compiler leaves in memory each shim would be a copy of.
 """
 
 import asyncio
 import contextlib
-import importlib.resources
+import importlib.util
 import json
+import marshal
 import os
 import socket
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib.abc import InspectLoader
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 from borgish.borglet.runtimes.process import shim
@@ -22,20 +26,28 @@ CHUNK_BYTES = 64 * 1024
 BUSY_PAUSE_SECONDS = 0.005
 BUSY_SECONDS_MAX = 5.0
 
-_LOADER = """
-import sys
-for name, source in {sources!r}:
+_COMMAND = "import marshal, sys; exec(marshal.load(sys.stdin.buffer))"
+LOADER = """
+for name, code in marshal.load(sys.stdin.buffer):
     module = sys.modules[name] = type(sys)(name)
-    exec(compile(source, "<" + name + ">", "exec"), module.__dict__)
+    exec(code, module.__dict__)
 module.main()
 """
 
 
-def zygote_text() -> str:
-    """Return the modules of ``shim`` as one text that needs nothing but the standard library."""
-    folder = importlib.resources.files(shim)
-    sources = [(f"{shim.__name__}.{name}", (folder / f"{name}.py").read_text()) for name in shim.MODULES]
-    return _LOADER.format(sources=sources)
+def zygote_program() -> bytes:
+    """Return what ``_COMMAND`` reads: a loader, and the modules of ``shim``, which need nothing but the
+    standard library."""
+    modules = [(name, _code(name)) for name in (f"{shim.__name__}.{each}" for each in shim.MODULES)]
+    return marshal.dumps(compile(LOADER, "<loader>", "exec")) + marshal.dumps(modules)
+
+
+def _code(module: str) -> CodeType | None:
+    """Return what a module runs when it is imported, without importing it."""
+    found = importlib.util.find_spec(module)
+    assert found is not None, f"{module} is not there"
+    assert isinstance(found.loader, InspectLoader), f"{module} is loaded by {found.loader}"
+    return found.loader.get_code(module)
 
 
 def memory_file(content: bytes) -> int:
@@ -116,21 +128,21 @@ class Zygote:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)
         python = Path(sys.executable).resolve()
-        text = memory_file(zygote_text().encode())
+        program = memory_file(zygote_program())
         try:
             with self._errors.open("ab") as errors, theirs:
                 self._process = subprocess.Popen(
-                    (python.name, "-I", "-S", "-", str(theirs.fileno())),
+                    (python.name, "-I", "-S", "-c", _COMMAND, str(theirs.fileno())),
                     executable=python,
                     env={"PATH": str(python.parent), "LANG": "C.UTF-8"},  # by which it finds its library
-                    stdin=text,
+                    stdin=program,
                     stdout=subprocess.DEVNULL,
                     stderr=errors,
                     pass_fds=(theirs.fileno(),),
                     start_new_session=True,
                 )
         finally:
-            os.close(text)
+            os.close(program)
         self._socket = ours
 
     async def ask(self, request: dict[str, Any], *fds: int) -> Answer:
