@@ -11,7 +11,7 @@ import msgspec
 import typer
 from typer.core import TyperGroup
 
-from borgish.errors import BorgishError, NotFound, Unauthenticated
+from borgish.errors import BorgishError, Invalid, NotFound, Unauthenticated
 from borgish.vocabulary import NAME_PATTERN
 
 if TYPE_CHECKING:
@@ -75,15 +75,14 @@ class Session(msgspec.Struct):
     def cell_folder(self) -> Path:
         """The folder of the cell that is meant, absolute; it need not exist. One that was named, else the
         one that was chosen by ``login`` or ``cell use``, else the nearest local one."""
-        chosen = chosen_cell()
-        if self._named is None and chosen:
+        if self._named is None and (chosen := chosen_cell()):
             return cells_folder() / chosen
         return self.local_folder
 
     @property
     def local_folder(self) -> Path:
         """The folder of the local cell that is meant, absolute; it need not exist."""
-        found = self._named or nearest_folder(Path.cwd()) or Path.home() / FOLDER_NAME
+        found = self._named or nearest_folder(Path.cwd()) or home_folder() / FOLDER_NAME
         return Path(os.path.abspath(found))
 
     @property
@@ -162,10 +161,21 @@ def nearest_folder(start: Path) -> Path | None:
     return None
 
 
+def home_folder() -> Path:
+    """Return the home of who asks. Raises Invalid where there is none: no HOME and no line in /etc/passwd."""
+    try:
+        return Path.home()
+    except RuntimeError as error:
+        raise Invalid(
+            "there is no home folder, in which to look for a cell",
+            "set HOME, or name the cell's folder with `--dir`",
+        ) from error
+
+
 def cells_folder() -> Path:
     """Return where the cells are kept that somebody is logged in to."""
     home = os.environ.get("XDG_CONFIG_HOME")
-    return (Path(home) if home else Path.home() / ".config") / "borgish" / "cells"
+    return (Path(home) if home else home_folder() / ".config") / "borgish" / "cells"
 
 
 def logged_in() -> list[str]:

@@ -1,5 +1,6 @@
 """A line at a time: from a terminal, with history and completion, or from a pipe."""
 
+import os
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -15,7 +16,7 @@ from borgish.sim.faux.session import Session
 from borgish.sim.faux.verbs import VERBS, HelpRequested, read
 
 LEAVE = ("quit", "exit", "q")
-HISTORY_FILE = Path("~/.fauxmaster_history")
+HISTORY_FILE = "~/.fauxmaster_history"
 HISTORY_LINES = 1000
 _OF_MACHINES = ("drain", "undrain", "cordon", "uncordon", "taint", "untaint")
 _OF_JOBS = ("kill", "restart", "scale", "why")
@@ -106,7 +107,7 @@ def _remember(session: Session) -> None:
         import readline
     except ImportError:  # a Python without it reads lines all the same
         return
-    file = str(HISTORY_FILE.expanduser())
+    file = os.path.expanduser(HISTORY_FILE)
     with suppress(OSError):  # none yet, or not ours to read
         readline.read_history_file(file)
     readline.set_history_length(HISTORY_LINES)

@@ -83,9 +83,10 @@ class Confinement:
         self._folder, self._rules = folder, rules
         self._is_root = os.geteuid() == 0
         self._uids = Uids(folder, rules.uids)
-        self._hide = [str(Path(path).expanduser()) for path in (*HIDDEN, *rules.hide, *hide)] + [
-            str(folder.resolve())
-        ]
+        # A borglet whose user has no home, as in a container under any uid, has nothing there to hide.
+        ours = [path for path in map(os.path.expanduser, HIDDEN) if not path.startswith("~")]
+        named = [str(Path(path).expanduser()) for path in (*rules.hide, *hide)]
+        self._hide = [*ours, *named, str(folder.resolve())]
         self._filter = syscall_filter(platform.machine()).hex()
         self._landlock = 0  # its version
         self.measures: dict[str, str] = {}
