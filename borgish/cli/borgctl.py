@@ -75,11 +75,11 @@ class CommandsOnDemand(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the command that the first argument names. Ends with usage, and with what was meant."""
         if args[0] not in COMMANDS and not args[0].startswith("-"):
-            from borgish.cli.words import meant_at_top, no_such_command, same_command
+            from borgish.cli.words import no_such_command, same_command
 
             ours, completes = same_command(args), ctx.resilient_parsing
             if ours is None and not completes:
-                ctx.fail(no_such_command(ctx.command_path, args, COMMANDS, meant_at_top(args)))
+                ctx.fail(no_such_command(ctx.command_path, args, COMMANDS, _meant(args)))
             if ours == ["--help"] and not completes:
                 sys.stdout.write(f"{ctx.get_help()}\n")
                 ctx.exit()
@@ -116,6 +116,14 @@ def load(name: str, words: Sequence[str] = ()) -> Any:
         command = typer.main.get_command(app)
     command.name = name
     return command
+
+
+def _meant(words: Sequence[str]) -> str:
+    """Return what the words of another system mean, as it can be typed here; "" where nobody knows."""
+    from borgish.cli.words import meant_at_top, without_foreign_options
+
+    name, _, rest = meant_at_top(words).partition(" ")
+    return f"{name} {without_foreign_options(load(name), rest)}".rstrip() if rest else name
 
 
 def _name(command: CommandInfo) -> str:

@@ -235,11 +235,10 @@ class Noun(TyperGroup):
             and not args[0].startswith("-")
             and not ctx.resilient_parsing
         ):
-            from borgish.cli.words import meant_in_group, no_such_command
+            from borgish.cli.words import meant_in_group, no_such_command, without_foreign_options
 
-            ctx.fail(
-                no_such_command(ctx.command_path, args, self.commands, meant_in_group(args, self.commands))
-            )
+            meant = without_foreign_options(self, meant_in_group(args, self.commands))
+            ctx.fail(no_such_command(ctx.command_path, args, self.commands, meant))
         return super().resolve_command(ctx, args)
 
 

@@ -8,6 +8,7 @@ merely looks a little like it.
 import shlex
 from collections.abc import Iterable, Sequence
 from difflib import SequenceMatcher, get_close_matches
+from typing import Any
 
 from borgish.text import safe
 
@@ -188,6 +189,28 @@ def meant_in_group(words: Sequence[str], commands: Iterable[str]) -> str:
     if word != words[0] and meant in DANGEROUS:
         return ""
     return _joined(meant, words[1:]) if meant else ""
+
+
+def without_foreign_options(command: Any, meant: str) -> str:
+    """Return words for a group or a command of click without the options that it does not know, which are
+    those of another system. The word after one that has no ``=`` may be its value, and goes with it."""
+    words = shlex.split(meant)
+    kept: list[str] = []
+    while words and words[0] in getattr(command, "commands", {}):
+        command = command.commands[words[0]]
+        kept.append(words.pop(0))
+    known = {name: each for each in command.params for name in (*each.opts, *each.secondary_opts)}
+    while words and words[0] != "--":
+        word = words.pop(0)
+        option = known.get(word.partition("=")[0]) or (word[1:2] != "-" and known.get(word[:2]))
+        if option or word == "-" or not word.startswith("-"):
+            kept.append(word)
+            if word in known and not getattr(option, "is_flag", True):
+                kept += words[:1]
+                del words[:1]
+        elif "=" not in word and words and not words[0].startswith("-"):
+            del words[0]
+    return shlex.join([*kept, *words])
 
 
 def no_such_command(path: str, words: Sequence[str], commands: Iterable[str], meant: str) -> str:
