@@ -97,8 +97,8 @@ def follow(
 
     Without ``timeout_seconds`` an update has all its time, and the rest a minute. What is up has to stay so
     for ``settle_seconds`` (None: as long as fits the job). When it was just ``submitted`` it is over for a
-    job as soon as a program of it died, was restarted and died again; Ctrl-C detaches. It is over for all
-    when one of them came out badly and the others wait for other jobs: most likely for that one.
+    job as soon as a program of it died, was restarted and died again; Ctrl-C says how to go on. It is over
+    for all when one of them came out badly and the others wait for other jobs: most likely for that one.
     """
     changes = Changes(client, "tasks,event", jobs[0] if len(jobs) == 1 else "")
     progress = Progress()
@@ -122,12 +122,11 @@ def follow(
                 progress.show(courses[0].line)
                 changes.wait(min(course.wait_seconds for course in courses))
     except KeyboardInterrupt:
-        if not submitted:
-            raise
-        progress.end()
-        for course in courses:
-            course.detach()
-        return []
+        if submitted:
+            progress.end()
+            for course in courses:
+                course.detach()
+        raise  # nobody knows yet how it comes out: a script is not to go on as if it had come out well
     finally:
         changes.close()
         progress.end()

@@ -72,7 +72,7 @@ def drain(
 
     Says what is left and what it waits for, and ends when the machines can be switched off. Ctrl-C detaches:
     the drain goes on until `borgctl machine undrain`.
-    Exit code 3: not all were empty in time, or no machine was meant; 1: somebody took it back.
+    Exit code 3: not all were empty in time, or no machine was meant; 1: somebody took it back; 130: Ctrl-C.
     """
     from borgish.cli.commands.job import seconds_of
 
@@ -248,6 +248,7 @@ def follow(client: "Client", names: Sequence[str], timeout_seconds: float) -> in
             f"{_some(left)}: the drain goes on. See: borgctl machine list   "
             f"Take it back: borgctl machine undrain {names_left}"
         )
+        raise  # it may not be switched off yet
     finally:
         changes.close()
         progress.end()

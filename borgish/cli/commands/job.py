@@ -120,7 +120,7 @@ def submit(
     Says at once when every task is up; ends when all stayed so or finished, or says exactly what is missing
     and what failing programs wrote last. A job that runs is updated by another specification: that is
     followed until it is complete, waits for its canaries to be promoted, or is paused or undone since a task
-    failed. Ctrl-C detaches: the jobs go on.
+    failed. Ctrl-C detaches: the jobs go on, and the exit code is 130.
     With --cells a job that is in none of them goes to one where all of it has a place: if possible without
     preemption, then where the least is asked for of cpu or ram, whichever is fuller with it. Where no cell
     has room for all of it, or one does not answer, nothing is submitted.

@@ -106,7 +106,7 @@ def test_ctrl_c_leaves_it_going_and_says_so(
 
     monkeypatch.setattr("borgish.cli.changes.Changes.wait", interrupted)
     answering(master, drained(2))
-    assert run("machine", "drain", "m1") == 0
+    assert run("machine", "drain", "m1") == 130
     assert "m1: the drain goes on." in capsys.readouterr().err
 
 

@@ -341,7 +341,7 @@ def test_ctrl_c_detaches(
 
     monkeypatch.setattr("borgish.cli.follow.Changes.wait", interrupted)
     Course(master, job(up=1))
-    assert run("job", "submit", file) == 0
+    assert run("job", "submit", file) == 130
     assert "borgctl job kill ann/web" in capsys.readouterr().err
 
 

@@ -166,7 +166,7 @@ def test_ctrl_c_says_how_to_go_on_following(
 
     looks(master, rolling())
     monkeypatch.setattr("borgish.cli.follow.Changes.wait", interrupted)
-    assert run("job", "submit", file) == 0
+    assert run("job", "submit", file) == 130
     said = capsys.readouterr().err
     assert "ann/web goes on. Follow: borgctl job wait ann/web" in said
     assert "borgctl job update status ann/web" in said
