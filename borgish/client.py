@@ -420,7 +420,9 @@ class Client:
         """Raise ``Unreachable`` with what is known of why."""
         self.close()
         if isinstance(error, TimeoutError):
-            hint = "" if method == "GET" else "It may have been carried out: check before you try again"
+            hint = "What listens there says nothing: a borgmaster that is stopped or busy, or another program"
+            if method != "GET":
+                hint = "It may have been carried out: check before you try again"
             raise Unreachable(f"{self.url} did not answer in time", hint) from error
         if isinstance(error, socket.gaierror):
             raise NotAnswering(f"{self.url}: there is no such host") from error
@@ -458,8 +460,9 @@ def refusal(url: str, status: int, headers: Headers, body: bytes) -> BorgishErro
         return Redirected(url, where)
     kind = (headers.get("content-type") or "").partition(";")[0].strip()
     if kind != "application/problem+json":
-        return BorgishError(
-            f"{url} answered {status} and is not a borgmaster", "Check the address in client.json"
+        return Unreachable(
+            f"{url} answered {status} and is not a borgmaster",
+            "Another program listens there: stop it, or check the address in client.json",
         )
     error = _error_of(_problem(body, status))
     after = headers.get("retry-after") or ""

@@ -1,7 +1,8 @@
 """The one place where errors become words on stderr and an exit code.
 
 0 done, 1 failed, 2 usage, 3 accepted but not all placed in the time given, 4 not reachable or not allowed; of
-a job that was to finish, 5 killed and 6 gone. Of ``doctor`` 3 means warnings, and 1 what fails.
+a job that was to finish, 5 killed and 6 gone. Of ``doctor`` 3 means warnings, and 1 what fails. 130: it ended
+by Ctrl-C, and what was asked for goes on.
 """
 
 import os
@@ -41,6 +42,10 @@ def _report_known(error: BorgishError) -> int:
 
 
 def _report_system(error: OSError) -> int:
+    if isinstance(error, FileNotFoundError) and not error.filename and not os.stat(os.curdir).st_nlink:
+        print_error("the current folder was removed")
+        print_hint("Change to one that is there")
+        return FAILED
     where = f"{error.filename}: " if error.filename else ""
     print_error(f"{where}{(error.strerror or str(error)).lower()}")
     if error.errno in NO_ROOM:

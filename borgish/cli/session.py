@@ -28,10 +28,20 @@ ALL = "all"
 """In place of a name: every cell that somebody is logged in to."""
 CHECK_SECONDS_MAX = 5.0  # reading a job file can do without what the cell would answer
 
+
+def _folder(text: str) -> Path:
+    """Read a folder's path. An empty one, as of a variable that is not set, is not the current folder."""
+    if not text:
+        raise typer.BadParameter("it is empty; . is the current folder")
+    return Path(text)
+
+
 DirOption = Annotated[
     Path | None,
     typer.Option(
         "--dir",
+        parser=_folder,
+        metavar="PATH",
         help="The cell's folder. Default: BORGISH_DIR, else the nearest .borgish upward, else ~/.borgish.",
     ),
 ]

@@ -99,3 +99,8 @@ def test_where_nothing_listens_the_connection_ends(tidied: RealCell) -> None:
     assert (said.code, "has no port 'nosuch'" in said.err, "echo, silent" in said.err) == (1, True, True)
     said = tidied.borgctl("port-forward", "served/0", "x:echo")
     assert (said.code, "8080:http" in said.err) == (2, True)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        said = tidied.borgctl("port-forward", "served/0", f"{port}:echo")
+    assert said.code == 1
+    assert f"error: cannot listen on 127.0.0.1:{port}: address already in use\nhint: Give another" in said.err

@@ -3,13 +3,17 @@
 Where it is about processes, they are started by exec, as users have them.
 """
 
+import json
 import os
 import re
 import signal
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
+from urllib.parse import urlsplit
 
 from tests.cells import RealCell, runs, wait_until
 from tests.documents import page
@@ -65,6 +69,20 @@ def test_up_finds_the_state_that_down_left(own: RealCell) -> None:
     assert status_of(own).last_checkpoint is not None
     own.ok("down")  # what began anew is no less the machine's own
     assert not any(life.pid and runs(life.pid) for life in now.values())
+
+
+def test_up_says_that_another_program_has_the_port(own: RealCell) -> None:
+    own.ok("down")
+    address = urlsplit(json.loads((own.folder / "client.json").read_text())["url"])
+    with HTTPServer((address.hostname or "", address.port or 0), BaseHTTPRequestHandler) as other:
+        Thread(target=other.serve_forever, daemon=True).start()
+        said = own.borgctl("up")
+        asked = own.borgctl("job", "list")
+        other.shutdown()
+    assert said.code == 1
+    assert "address already in use" in said.err
+    assert (asked.code, "is not a borgmaster" in asked.err, "Another program" in asked.err) == (4, True, True)
+    own.ok("up")
 
 
 def test_the_tables_are_where_the_documentation_says(tmp_path: Path) -> None:

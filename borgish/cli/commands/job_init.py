@@ -108,7 +108,7 @@ def job_text(
         "# Written by `borgctl job init`; `borgctl job check` reads it, `borgctl schema` has all fields.",
         f"name: {shown(name)}",
         f"tasks: {tasks} # so many of it run: {name}/0, {name}/1 ...",
-        "# priority: production # what may not wait; that needs a quota. Without it: batch",
+        "# priority: production # for what may not wait; users need a grant. Without it: free, the lowest",
     ]
     if image:
         lines.append(f"image: {shown(image)} # it has to be on the machines: borgish fetches none")

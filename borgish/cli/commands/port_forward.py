@@ -4,6 +4,7 @@ Each connection is carried as the input and output of a command beside a task is
 from the program is one answer, what goes to it are requests.
 """
 
+import os
 import signal
 import socket
 import sys
@@ -18,7 +19,7 @@ from borgish.cli import complete
 from borgish.cli.at_option import NowOnly
 from borgish.cli.screen import print_err, print_out
 from borgish.cli.session import Session, session_of, single
-from borgish.errors import BorgishError, Invalid, NotFound
+from borgish.errors import BorgishError, Conflict, Invalid, NotFound
 from borgish.text import safe
 from borgish.wire.api import TaskView
 
@@ -64,12 +65,23 @@ def port_forward(
         has = f"Its ports are {', '.join(view.ports)}" if view.ports else "It has none now"
         raise NotFound(f"{view.name} has no port '{name}'", has)
     client.close()
-    with socket.create_server((HOST, local)) as listener:
+    with _listening(local) as listener:
         where = f"{HOST}:{listener.getsockname()[1]}"
         print_out(f"{where} leads to port {safe(name)} of {safe(view.name)}; Ctrl-C ends it")
         sys.stdout.flush()
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
         _serve(listener, session, view.name, name)
+
+
+def _listening(port: int) -> socket.socket:
+    """Listen on a port of this host, 0: one that is free. Raises Conflict where that cannot be."""
+    try:
+        return socket.create_server((HOST, port))
+    except OSError as error:
+        raise Conflict(
+            f"cannot listen on {HOST}:{port}: {os.strerror(error.errno or 0).lower()}",
+            "Give another port here, as in 8080:http, or none for one that is free",
+        ) from error
 
 
 def split_port(text: str) -> tuple[int, str]:

@@ -205,7 +205,11 @@ def logs(
 
 
 @app.command()
-def kill(context: typer.Context, task: TaskName) -> None:
+def kill(
+    context: typer.Context,
+    task: TaskName,
+    _yes: Annotated[bool, typer.Option("--yes", "-y", hidden=True)] = False,  # as of `job kill`, which asks
+) -> None:
     """End one task; the rest of its job goes on.
 
     It stays dead until `borgctl job restart`, or submitting the same job file again, brings it back.

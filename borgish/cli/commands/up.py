@@ -47,6 +47,7 @@ def up(
     The cell goes on when the terminal is closed; `borgctl down` stops it.
     """
     from borgish.cli.local_cell import alone, check_machines, refuse_foreign
+    from borgish.cli.screen import print_err
 
     if machines is not None:
         check_machines(machines)
@@ -54,7 +55,12 @@ def up(
     session.use(folder)
     refuse_foreign(session.local_folder)
     with alone(session.local_folder, make=True):
-        raise typer.Exit(bring_up(session.local_folder, machines))
+        try:
+            code = bring_up(session.local_folder, machines)
+        except KeyboardInterrupt:
+            print_err("interrupted: what was started runs. `borgctl up` goes on, `borgctl down` stops it")
+            raise
+    raise typer.Exit(code)
 
 
 def bring_up(folder: Path, machines: int | None) -> int:
@@ -198,7 +204,7 @@ def down(
     The jobs stay in the cell's state: `borgctl up` finds them and runs them again.
     """
     from borgish.cli.local_cell import alone, exists, is_rest, refuse_copy, refuse_initialised
-    from borgish.cli.screen import print_out
+    from borgish.cli.screen import print_err, print_out
 
     session = session_of(context)
     session.use(folder)
@@ -211,9 +217,14 @@ def down(
     if purge:
         confirm(f"This removes {_what_is_in(where)}: {where}.", yes=yes, typed=_name_of(where))
     with alone(where, make=False):
-        code = take_down(where)
-        if code == 0 and purge:
-            _remove(where)
+        try:
+            code = take_down(where)
+            if code == 0 and purge:
+                _remove(where)
+        except KeyboardInterrupt:
+            again = "borgctl down --purge" if purge else "borgctl down"
+            print_err(f"interrupted: some of it may run, or be there, yet. `{again}` goes on")
+            raise
     raise typer.Exit(code)
 
 

@@ -1,4 +1,4 @@
-"""A user without a home folder, as in a container under any uid: no HOME and no line in /etc/passwd."""
+"""A user without a home folder, as in a container under any uid, and other folders that are not there."""
 
 import os
 import pwd
@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from borgish.borglet.runtimes.process.confinement import Confinement, ConfineRules
+from borgish.cli import borgctl
 from borgish.cli.session import Session
 from borgish.errors import Invalid
 
@@ -32,3 +33,21 @@ def test_a_cell_has_to_be_named(tmp_path: Path) -> None:
 def test_a_borglet_confines_what_it_starts(tmp_path: Path) -> None:
     confinement = Confinement(tmp_path, ConfineRules())
     assert all(os.path.isabs(path) for path in confinement._hide)
+
+
+def test_a_current_folder_that_was_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert borgctl.run(["job", "list"]) == 1
+    assert capsys.readouterr().err.startswith("error: the current folder was removed\nhint: ")
+    monkeypatch.chdir(tmp_path)
+
+
+def test_an_empty_folder_is_not_the_current_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert borgctl.run(["up", "--dir", ""]) == 2
+    assert "it is empty; . is the current folder" in capsys.readouterr().err
