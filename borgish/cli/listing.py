@@ -119,6 +119,18 @@ def latest(items: Sequence[T], limit: int | None) -> Sequence[T]:
     return items if limit is None else items[-limit:]
 
 
+def one_more(context: typer.Context, limit: int) -> int:
+    """Return how many of the latest to ask for: one more than ``limit`` where nobody gave that, which shows
+    whether there are earlier ones."""
+    source = context.get_parameter_source("limit")
+    return limit + (source is None or source.name != "COMMANDLINE")
+
+
+def say_earlier(nouns: str, shown: int) -> None:
+    """Say that a list of the latest does not have those before them."""
+    print_err(f"not shown: {nouns} before the latest {shown}; `--limit N` shows more")
+
+
 def paged(
     client: "Client", noun: str, params: "Params", page: "type[Paged[T]]", limit: int | None
 ) -> Callable[[], Iterator[T]]:
@@ -218,6 +230,10 @@ class Listing(msgspec.Struct, Generic[T]):
     noun: str = ""
     sorted_by: str = ""
     left_out: Callable[[], int] = int  # asks how many items that ended earlier are not in it
+    # Of the latest, in order: how many are shown, what they are, and whether more came than that.
+    latest: int | None = None
+    nouns: str = ""
+    has_earlier: bool = False
     folded: Callable[[Iterable[T]], Iterator[T]] = iter  # what the table shows of the items
     client: "Client | None" = None  # of one that can be watched
     kinds: str = "tasks"  # what of the watch tells of changes
@@ -234,6 +250,8 @@ class Listing(msgspec.Struct, Generic[T]):
         if count := self.left_out():
             what = f"{plural(count, self.noun)} that ended earlier"
             print_err(f"not shown: {what}; `borgctl {self.noun} list --all` has all")
+        if self.has_earlier and self.latest is not None:
+            say_earlier(self.nouns, self.latest)
 
     def _watch(self, client: "Client") -> NoReturn:
         """Show it as kubectl does: on a terminal a table is drawn anew, and elsewhere, and in other forms,
@@ -267,7 +285,11 @@ class Listing(msgspec.Struct, Generic[T]):
 
     def _rows(self) -> Iterator[T]:
         order = order_by(self.sort, self.columns, self.name)  # before anything is asked for
-        items = islice(order(self.items()), self.limit)
+        found = self.items()
+        if self.latest is not None:
+            every = list(found)
+            found, self.has_earlier = every[-self.latest :], len(every) > self.latest
+        items = islice(order(found), self.limit)
         return self.folded(items) if self.form is Form.TABLE else items
 
     def _chosen(self) -> tuple[Sequence[Column[T]], Sequence[str]]:

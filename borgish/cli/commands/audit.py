@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from borgish.cli.commands.history import Params
-from borgish.cli.listing import Listing, UserFilterOption, columns_option, sort_option
+from borgish.cli.listing import Listing, UserFilterOption, columns_option, one_more, sort_option
 from borgish.cli.render import Column, Form, FormOption
 from borgish.cli.session import noun, session_of
 from borgish.text import day_and_time, wall_time, zoned
@@ -63,13 +63,15 @@ def audit(
         return
     client, since = session_of(context).client(), zoned(since)
     Listing(
-        items=lambda: _latest(client, user, since, limit),
+        items=lambda: _latest(client, user, since, one_more(context, limit)),
         columns=COLUMNS,
         form=output,
         name=lambda entry: str(entry.number),
         none="the audit log has no entries",
         chosen=columns,
         sort=sort,
+        latest=limit,
+        nouns="entries",
     ).show()
 
 

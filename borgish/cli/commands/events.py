@@ -8,7 +8,7 @@ import typer
 
 from borgish.cli import complete
 from borgish.cli.at_option import AtOption, client_at
-from borgish.cli.listing import Listing, choose, columns_option, sort_option
+from borgish.cli.listing import Listing, choose, columns_option, one_more, sort_option
 from borgish.cli.render import (
     Column,
     Form,
@@ -91,13 +91,15 @@ def events(
         follow_events(client, key, name, limit, output, columns)
         return
     Listing(
-        items=lambda: latest_events(client, job=key, task=name, limit=limit),
+        items=lambda: latest_events(client, job=key, task=name, limit=one_more(context, limit)),
         columns=EVENT_COLUMNS,
         form=output,
         name=_name,
         none="no events yet",
         chosen=columns,
         sort=sort,
+        latest=limit,
+        nouns="events",
     ).show()
 
 

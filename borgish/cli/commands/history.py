@@ -9,7 +9,7 @@ import typer
 
 from borgish.cli import complete
 from borgish.cli.at_option import SinceOption, UntilOption, client_at
-from borgish.cli.listing import choose, columns_option, order_by, sort_option
+from borgish.cli.listing import choose, columns_option, one_more, order_by, say_earlier, sort_option
 from borgish.cli.render import Column, Form, FormOption, show_list
 from borgish.cli.session import single
 from borgish.text import day_and_time, wall_time, zoned
@@ -99,7 +99,9 @@ def history(
     order = order_by(sort, HISTORY_COLUMNS, _name)
     client = client_at(context, "", output)
     subject = _about_machine(client, machine) if machine else about(client, name)
-    entries, last = latest(client, subject | {"since": zoned(since), "until": zoned(until)}, limit)
+    asked = subject | {"since": zoned(since), "until": zoned(until)}
+    every, last = latest(client, asked, one_more(context, limit))
+    entries = every[-limit:]
     none = f"the journal has no entries about {name or machine}" if subject else "the journal has no entries"
     none += " at that time" if since or until else ""
     if output.is_for_people:
@@ -108,6 +110,8 @@ def history(
     else:
         ordered = (line.entry for line in order([Line(entry, None) for entry in entries]))
         show_list(ordered, (), output, lambda entry: str(entry.position), none, fields)
+    if len(every) > limit:
+        say_earlier("entries", limit)
     _print_limits(last)
 
 

@@ -66,7 +66,7 @@ def test_the_table(there: FakeMaster, run: Run, capsys: Out) -> None:
     assert run("history") == 0
     shown = capsys.readouterr()
     assert (shown.out, shown.err) == (GOLDEN, "")
-    assert there.asked[-1].query == {"limit": "100"}
+    assert there.asked[-1].query == {"limit": "101"}
     assert run("history", "--cell", "-o", "wide") == 0
     wide = capsys.readouterr().out.splitlines()
     assert wide[0] == WIDE
@@ -98,7 +98,7 @@ def test_other_forms_are_of_entries(there: FakeMaster, run: Run, capsys: Out) ->
 )
 def test_names_can_be_shortened(there: FakeMaster, run: Run, name: str, query: dict[str, str]) -> None:
     assert run("history", name) == 0
-    assert there.asked[-1].query == query | {"limit": "100"}
+    assert there.asked[-1].query == query | {"limit": "101"}
 
 
 def test_a_machine_by_its_beginning(there: FakeMaster, run: Run, capsys: Out) -> None:
@@ -131,6 +131,22 @@ def test_pages_are_asked_for_until_there_is_enough(there: FakeMaster, run: Run, 
     assert run("history", "-n", "1500", "-o", "name") == 0
     assert capsys.readouterr().out.split() == [str(p) for p in range(1501, 3001)]
     assert [asked.query["limit"] for asked in there.asked] == ["1000", "800", "100"]
+
+
+@pytest.mark.parametrize("form", ["table", "jsonl", "csv", "name"])
+def test_that_there_are_earlier_ones_is_said(there: FakeMaster, run: Run, capsys: Out, form: str) -> None:
+    def the_last(asked: Asked) -> HistoryList:
+        start = 3001 - int(asked.query["limit"])
+        return HistoryList(tuple(entry(p) for p in range(start, 3001)), Page(str(start)))
+
+    there.answers["GET /v1/history"] = the_last
+    assert run("history", "--since", "1h", "-o", form) == 0
+    shown = capsys.readouterr()
+    assert shown.err == "not shown: entries before the latest 100; `--limit N` shows more\n"
+    assert len(shown.out.splitlines()) == 100 + (form in {"table", "csv"})
+    assert run("history", "-n", "7", "-o", form) == 0  # just what was asked for
+    assert capsys.readouterr().err == ""
+    assert there.asked[-1].query == {"limit": "7"}
 
 
 def test_what_was_not_looked_at_is_said(there: FakeMaster, run: Run, capsys: Out) -> None:

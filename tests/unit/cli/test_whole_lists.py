@@ -348,6 +348,29 @@ def test_what_did_not_change_is_not_written_again(name: str, show: Show, master:
     assert [asked.path for asked in master.asked] == [path_of(name)] * 2
 
 
+@pytest.mark.parametrize(
+    ("name", "count", "nouns"),
+    [("events", 50, "events"), ("audit", 100, "entries"), ("history", 100, "entries")],
+)
+@pytest.mark.parametrize("form", ["table", "jsonl", "csv"])
+def test_the_latest_say_that_there_are_earlier_ones(
+    name: str, count: int, nouns: str, form: str, master: FakeMaster, run: Run, capsys: Out
+) -> None:
+    first: Any = LISTS[name].items[0]
+    key = "number" if name == "audit" else "position"
+    there = [msgspec.structs.replace(first, **{key: at}) for at in range(1, count + 2)]
+    sorted_by = ("--sort", f"-{key}")
+    master.answers[f"GET /v1/{name}"] = {"items": there, "page": {"next": ""}}
+    assert run(name, *sorted_by, "-o", form) == 0
+    said = capsys.readouterr()
+    assert said.err == f"not shown: {nouns} before the latest {count}; `--limit N` shows more\n"
+    assert len(said.out.splitlines()) == count + (form != "jsonl")
+    assert master.asked[-1].query["limit"] == str(count + 1)
+    master.answers[f"GET /v1/{name}"] = {"items": there[1:], "page": {"next": ""}}
+    assert run(name, *sorted_by, "-o", form) == 0
+    assert capsys.readouterr().err == ""
+
+
 def test_events_that_are_followed_have_the_columns_that_are_chosen(
     show: Show, monkeypatch: pytest.MonkeyPatch
 ) -> None:
