@@ -31,7 +31,6 @@ from borgish.cell.events import (
     AnyEvent,
     EntriesLost,
     Entry,
-    JobChanged,
     MachineJoined,
     MachineRemoved,
     MachineUp,
@@ -67,6 +66,7 @@ from borgish.master.planning import (
     check_unchanged,
     coming_back,
     dry_run,
+    is_new,
 )
 from borgish.master.quarantine import FailureLog, QuarantiningScheduler, broken_by, failed_at, refuse_repeated
 from borgish.master.step import (
@@ -299,13 +299,13 @@ class Core:
         Raises what the submission would be refused with.
         """
         decision = decide(self.cell, self.observed, SubmitJob(spec), actor, now)
-        plan = Plan()
-        if decision.events and not any(isinstance(event, JobChanged) for event in decision.events):
+        plan, again = Plan(), coming_back(decision)
+        if again or is_new(decision):
             # In the first second of a large cell that is many, and holds up others as long as all of them do.
             unread = sorted(self._unread().union(self._never_read))
-            again = coming_back(decision)
             plan = self._scheduler.dry_run(self.cell, self.observed, spec, unread, now, again)
-        return dry_run(self.cell, spec, decision, plan, plan_words(self.cell, self.observed, spec, now))
+        waits = plan_words(self.cell, self.observed, spec, now)
+        return dry_run(self.cell, spec, decision, plan, waits, self.refusals.get(spec.key, ()))
 
     def _submit_as_planned(self, ask: CommandRequest, command: SubmitJob, now: Now) -> Accepted:
         """Submit a job and place it as planned, before anything else is placed. Raises Refused."""

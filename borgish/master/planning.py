@@ -12,12 +12,13 @@ from hashlib import blake2b
 import msgspec
 
 from borgish.cell.commands import Decision
-from borgish.cell.events import JobChanged, TasksResubmitted
+from borgish.cell.events import FailuresForgotten, JobChanged, JobSubmitted, TasksResubmitted
 from borgish.cell.model import Cell
 from borgish.cell.tasks.allocs import inside, is_alloc_set
 from borgish.cell.updates.decide import UpdatePlan, update_plan
 from borgish.errors import Conflict, Invalid
-from borgish.scheduler.plan import Plan
+from borgish.scheduler.feasibility import AVOIDED
+from borgish.scheduler.plan import Plan, Refusal
 from borgish.spec.job import JobSpec
 from borgish.vocabulary import task_name
 
@@ -39,6 +40,12 @@ class DryRun(msgspec.Struct, frozen=True):
     update: UpdatePlan | None = None  # of a job that runs, with another specification
     token: str = ""  # "" where nothing would be done, or not at once
     waits: str = ""  # for which jobs it would wait before it starts
+    standing: tuple[Refusal, ...] = ()  # why pending tasks of a job that stays as it is have no place
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the job is there already, exactly like this; killed tasks of it may come back."""
+        return self.update is None and not is_new(self.decision)
 
     @property
     def again(self) -> tuple[int, ...]:
@@ -68,13 +75,29 @@ def coming_back(decision: Decision) -> tuple[int, ...]:
     return next((event.indexes for event in decision.events if isinstance(event, TasksResubmitted)), ())
 
 
-def dry_run(cell: Cell, spec: JobSpec, decision: Decision, plan: Plan, waits: str = "") -> DryRun:
-    """Return a plan with its token."""
+def is_new(decision: Decision) -> bool:
+    """Return whether a submission makes a job, or begins one that ended anew."""
+    return any(isinstance(event, JobSubmitted) for event in decision.events)
+
+
+def dry_run(
+    cell: Cell,
+    spec: JobSpec,
+    decision: Decision,
+    plan: Plan,
+    waits: str = "",
+    standing: tuple[Refusal, ...] = (),
+) -> DryRun:
+    """Return a plan with its token. ``standing`` is why pending tasks of that job have no place now."""
     job = cell.jobs.get(spec.key)
     changed = any(isinstance(event, JobChanged) for event in decision.events)
     update = update_plan(cell, job, spec) if job is not None and changed else None
     waits = waits if plan.placements or plan.promises else ""
+    if any(isinstance(event, FailuresForgotten) for event in decision.events):
+        standing = tuple(each for each in standing if AVOIDED not in each.reasons)  # they avoid none then
     found = DryRun(spec, decision, plan, _victims(cell, plan), update, waits=waits)
+    if found.is_there:
+        found = msgspec.structs.replace(found, standing=standing)
     is_done = decision.events and not waits
     return msgspec.structs.replace(found, token=_token(cell, found)) if is_done else found
 

@@ -18,7 +18,7 @@ from borgish.api.views.tally import Tally
 from borgish.cell.access.authorization import authorize_spec
 from borgish.cell.access.model import Asker
 from borgish.cell.events import Entry
-from borgish.cell.model import Cell, Task
+from borgish.cell.model import Cell, Task, task_count
 from borgish.cell.tasks.failing import last_failure
 from borgish.clock import Clock
 from borgish.master.core import Core
@@ -80,6 +80,12 @@ def _with_failure(refusal: Refusal, failed: Sequence[Task]) -> Refusal:
     return msgspec.structs.replace(refusal, text=f"{how}; {refusal.text}", hint=hint)
 
 
+def _standing_view(cell: Cell, refusal: Refusal) -> RefusalView:
+    tasks = cell.jobs[refusal.job].tasks
+    refusal = _with_failure(refusal, [task for i in refusal.indexes if (task := tasks[i]).failed])
+    return refusal_view(refusal, instant(min(tasks[index].since for index in refusal.indexes)))
+
+
 class _Refusals(Mapping[str, tuple[RefusalView, ...]]):
     """The refusals of each job, in words when they are asked for: most reads need a few of them, and a list
     of tasks those of one job for each of its tasks."""
@@ -98,7 +104,7 @@ class _Refusals(Mapping[str, tuple[RefusalView, ...]]):
         return views
 
     def _in_words(self, job: str) -> tuple[RefusalView, ...]:
-        refused = [self._view(refusal) for refusal in self._refusals.get(job, ())]
+        refused = [_standing_view(self._cell, refusal) for refusal in self._refusals.get(job, ())]
         refused.sort(key=lambda refusal: AVOIDED not in refusal.reasons)  # what failed says most of a job
         waits = order_refusal(self._cell, self._observed, self._jobs[job]) if job in self._jobs else None
         return (waits, *refused) if waits is not None else tuple(refused)
@@ -108,11 +114,6 @@ class _Refusals(Mapping[str, tuple[RefusalView, ...]]):
 
     def __len__(self) -> int:
         return len(self._refusals.keys() | self._cell.deferred.keys())
-
-    def _view(self, refusal: Refusal) -> RefusalView:
-        tasks = self._jobs[refusal.job].tasks
-        refusal = _with_failure(refusal, [task for i in refusal.indexes if (task := tasks[i]).failed])
-        return refusal_view(refusal, instant(min(tasks[index].since for index in refusal.indexes)))
 
 
 def _event_bytes(event: EventView) -> int:
@@ -257,11 +258,12 @@ class Planner:
 def plan_view(cell: Cell, found: DryRun) -> PlanView:
     """Return what would become of a job."""
     spec, plan = found.spec, found.plan
-    refusals = tuple(refusal_view(each) for each in plan.refusals.get(spec.key, ()))
+    standing = tuple(_standing_view(cell, each) for each in found.standing)
+    refusals = (*standing, *(refusal_view(each) for each in plan.refusals.get(spec.key, ())))
     places = tuple(sorted(_places(found), key=lambda place: place.index))
     return PlanView(
         job=spec.key,
-        text=_text(found, places) if found.decision.events else found.decision.text,
+        text=_text(found, places) + _waiting(found),
         position=cell.position,
         timeline=cell.timeline,
         token=found.token,
@@ -296,6 +298,8 @@ def _text(found: DryRun, places: tuple[PlannedPlace, ...]) -> str:
     """Return one sentence: ``ann/web: of 4 tasks 3 would be placed at once, and 1 would wait``."""
     if found.update is not None:  # ann/web is updated to version 3: 4 tasks to restart
         return found.decision.text.replace(f"{found.spec.key} is ", f"{found.spec.key} would be ", 1)
+    if found.is_there and not found.again:
+        return found.decision.text
     count = _count(found)
     later = [place for place in places if place.kept]
     victims = sum(len(place.victims) for place in later)
@@ -314,6 +318,13 @@ def _text(found: DryRun, places: tuple[PlannedPlace, ...]) -> str:
         tasks = f"{tasks} that {'was' if count == 1 else 'were'} killed"
     text = f"{found.spec.key}: of {tasks} {', '.join(parts[:-1])}{', and ' * (len(parts) > 1)}{parts[-1]}"
     return f"{text}, once it starts: {found.waits}" if found.waits else text
+
+
+def _waiting(found: DryRun) -> str:
+    """Return what to add where tasks of the job that is there wait, and go on to."""
+    count = len({index for refusal in found.standing for index in refusal.indexes})
+    waits = "waits" if count == 1 else "wait"
+    return f"; {count:,} of its {task_count(found.spec.tasks)} {waits}" if count else ""
 
 
 def _changes(cell: Cell, spec: JobSpec) -> tuple[str, ...]:

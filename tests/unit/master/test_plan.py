@@ -24,6 +24,7 @@ from borgish.master.reading import plan_view
 from borgish.master.step import CommandRequest
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.resources import Resources
+from borgish.scheduler.feasibility import AVOIDED
 from borgish.spec.job import Constraint, JobSpec, Override, Spread
 from borgish.vocabulary import Band, JobKind, Phase, State
 from borgish.wire.api_plans import PlannedPlace, PlanView
@@ -258,6 +259,34 @@ def test_a_job_that_lives_as_it_is_needs_nothing(planner: Planner) -> None:
     view = planner.view(spec("ann/web", 3))
     assert (view.token, view.places) == ("", ())
     assert view.text == "ann/web is there already, exactly like this"
+
+
+def test_of_a_job_that_lives_as_it_is_it_says_which_tasks_wait_and_why(planner: Planner) -> None:
+    wanted = spec("ann/web", 11)
+    new = planner.view(wanted)
+    planner.submit(wanted)
+    view = planner.view(wanted)
+    assert view.text == "ann/web is there already, exactly like this; 3 of its 11 tasks wait"
+    assert (view.token, view.places) == ("", ())
+    (refusal,), (before,) = view.refusals, new.refusals
+    assert (refusal.indexes, refusal.text, refusal.hint) == ("8-10", before.text, before.hint)
+    planner.ask(KillTasks("ann/web", (0, 10)))
+    assert planner.view(wanted).text.endswith("; 1 of its 11 tasks waits")
+
+
+def test_what_avoided_machines_and_is_tried_again_is_not_planned_as_a_new_job(planner: Planner) -> None:
+    wanted = spec("ann/web", 9)
+    planner.submit(wanted)
+    planner.core.cell.failing["ann/web"] = {8}
+    view = planner.view(wanted)
+    assert view.places == ()
+    assert view.text == (
+        "ann/web is there already, exactly like this; what failed is tried again now; 1 of its 9 tasks waits"
+    )
+    refused = planner.core.refusals["ann/web"][0]
+    avoided = msgspec.structs.replace(refused, reasons={AVOIDED: 2})
+    planner.core.refusals = {"ann/web": (avoided,)}
+    assert planner.view(wanted).refusals == ()
 
 
 def test_a_plan_of_killed_tasks_places_them_and_no_others(planner: Planner) -> None:
