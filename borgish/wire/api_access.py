@@ -5,7 +5,7 @@ from typing import Annotated
 import msgspec
 
 from borgish.vocabulary import NAME_PATTERN
-from borgish.wire.api import AsOf, Page
+from borgish.wire.api import AsOf, Page, documented
 
 TOKEN_SECONDS_MAX = 10 * 365 * 86400.0
 
@@ -102,7 +102,7 @@ class InvitationRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     """Lets machines join: one of this name, or so many of any. ``sha256`` is that of a secret of 256 bits."""
 
     sha256: Sha256
-    machine: Annotated[str, msgspec.Meta(pattern=f"^({NAME_PATTERN})?$", max_length=63)] = ""
+    machine: Annotated[str, documented(pattern=f"^({NAME_PATTERN})?$", maxLength=63)] = ""
     uses: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 1
     for_seconds: Annotated[float, msgspec.Meta(gt=0, le=24 * 3600)] = 1800.0
 

@@ -271,6 +271,8 @@ async def list_invitations(
 async def invite(request: ApiRequest) -> Accepted:
     """Let machines join by a secret."""
     asked = await request.json_as(InvitationRequest)
+    if asked.machine:
+        checked_name(asked.machine, "machine")
     wall = await request.read(lambda reading: reading.now.wall)
     over = wall + asked.for_seconds
     made = Invitation(asked.sha256, asked.machine, asked.uses, wall, request.user.name, over)

@@ -13,6 +13,7 @@ from borgish.cli.render import Column, Form, FormOption, age_column
 from borgish.cli.session import session_of
 from borgish.join_token import JoinToken, digest_of
 from borgish.text import day_and_time, safe, wall_time
+from borgish.vocabulary import NAME_HINT, NAME_PATTERN
 from borgish.wire.api import Accepted
 from borgish.wire.api_access import InvitationList, InvitationRequest, InvitationView
 
@@ -44,11 +45,15 @@ def invite(
 
     A name that is in the cell is taken over by nothing but an invitation for it.
     """
+    import re
     import secrets
 
     from borgish.cli.commands.job import seconds_of
     from borgish.cli.screen import print_err, print_out
+    from borgish.errors import Invalid
 
+    if name and not re.fullmatch(NAME_PATTERN, name):
+        raise Invalid(f"invalid machine name {name[:63]!r}", NAME_HINT)
     client, secret = session_of(context).client(), secrets.token_urlsafe(32)
     digest = digest_of(secret)
     seconds = seconds_of(time, "--for")

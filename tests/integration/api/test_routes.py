@@ -2,6 +2,7 @@
 
 import hashlib
 
+import msgspec
 import pytest
 
 from borgish.api import streams
@@ -31,7 +32,7 @@ from borgish.errors import (
     Unreachable,
 )
 from borgish.resources import Resources
-from borgish.vocabulary import BODY_BYTES_MAX, State, TaintEffect
+from borgish.vocabulary import BODY_BYTES_MAX, NAME_HINT, State, TaintEffect
 from borgish.wire.api import (
     Accepted,
     CheckpointView,
@@ -470,6 +471,18 @@ def test_a_field_that_does_not_fit_is_named(admin: Client) -> None:
         admin.raw("POST", "/v1/jobs/ann/web/kill", body=b'{"indexes": [1, "2"]}')
     assert caught.value.mistakes[0].path == "indexes[1]"
     assert caught.value.hint == "Its fields are indexes, max_affected"
+
+
+@pytest.mark.parametrize("name", ["a b", "m_1", "Ä", "m\x1b[2J", "m" * 64])
+def test_an_invitation_for_a_name_that_no_machine_can_have_names_it(
+    api: RunningApi, admin: Client, name: str
+) -> None:
+    body = msgspec.json.encode({"sha256": "0" * 64, "machine": name})
+    with pytest.raises(Invalid) as caught:
+        admin.raw("POST", "/v1/invitations", body=body)
+    assert caught.value.message == f"invalid machine name {name[:63]!r}"
+    assert caught.value.hint == NAME_HINT
+    assert api.master.asked == []
 
 
 def test_a_body_too_large_is_refused_and_nothing_changed(api: RunningApi, admin: Client) -> None:

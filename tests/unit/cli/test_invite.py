@@ -33,3 +33,13 @@ def test_the_line_names_all_masters_that_are_known(
 def test_how_long_an_invitation_may_hold(time: str, run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("machine", "invite", "--for", time) == 2
     assert "holds for more than nothing and 24h at most" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["a b", "m_1", "Ä", "m\x1b[2J", "m" * 64])
+def test_a_name_that_no_machine_can_have_is_said_before_anything_is_asked(
+    name: str, inviting: FakeMaster, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("machine", "invite", name) == 2
+    hint = "Use at most 63 of a-z, 0-9 and -, which is neither first nor last"
+    assert capsys.readouterr().err == f"error: invalid machine name {name[:63]!r}\nhint: {hint}\n"
+    assert inviting.asked == []
