@@ -8,18 +8,18 @@ import typer
 import yaml
 
 from borgish.bands import DEFAULT_BANDS, Bands
-from borgish.cli.commands.submit import show_found, show_times
+from borgish.cli.commands.submit import show_found, show_times, written
 from borgish.cli.errors import DONE, USAGE, print_note
 from borgish.cli.render import Form, as_json, as_json_line, plural
 from borgish.cli.screen import print_out
 from borgish.cli.session import Session
 from borgish.cli.sources import Loaded, load
 from borgish.errors import Invalid, Mistake
-from borgish.spec.cron import write_cron
+from borgish.spec.cron import CronSpec
 from borgish.spec.file.documents import Documents, check_documents
 from borgish.spec.file.mistakes import out_of_reach, quote, resource_typos
 from borgish.spec.file.variables import Variable
-from borgish.spec.file.write import app_file, job_file, write_file
+from borgish.spec.file.write import app_file, write_file
 from borgish.text import safe
 from borgish.vocabulary import VariableType
 
@@ -55,8 +55,7 @@ def check_paths(
     documents, mistakes, bands = checked.documents, checked.mistakes, checked.bands
     if documents is not None and form in (Form.JSON, Form.YAML, Form.JSONL) and not mistakes:
         texts = [write_file(app_file(documents.app))] if documents.app else []
-        texts += (write_file(job_file(each.spec, bands)) for each in documents.jobs)
-        texts += (write_cron(cron, bands) for cron in documents.crons)
+        texts += (written(each.spec, bands) for each in documents.in_order)
         print_out(_documents(texts, form))
     elif documents is not None:
         _show(documents, form)
@@ -74,20 +73,20 @@ def _documents(texts: Sequence[str], form: Form) -> str:
 
 def _show(documents: Documents, form: Form) -> None:
     if form is Form.NAME:
-        keys = [*(each.spec.key for each in documents.jobs), *(cron.key for cron in documents.crons)]
-        print_out("\n".join(keys))
+        print_out("\n".join(each.spec.key for each in documents.in_order))
         return
     if app := documents.app:
         print_out(f"app {app.key}: valid")
-    for job in documents.jobs:
-        spec = job.spec
-        print_out(f"{safe(job.source)}: valid: job {spec.key}, {plural(spec.tasks, 'task')}, {spec.runtime}")
+    for each in documents.in_order:
+        spec, valid = each.spec, f"{safe(each.source)}: valid:"
+        if isinstance(spec, CronSpec):
+            what = f"{plural(spec.job.tasks, 'task')}, {spec.job.runtime}"
+            print_out(f"{valid} cron {spec.key}, {f'runs {spec.app_key}' if spec.app else what}")
+            show_times(spec)
+            continue
+        print_out(f"{valid} job {spec.key}, {plural(spec.tasks, 'task')}, {spec.runtime}")
         for text in (*(text for _, text in resource_typos(spec)), *out_of_reach(spec)):
             print_note(text)
-    for cron in documents.crons:
-        what = f"{plural(cron.job.tasks, 'task')}, {cron.job.runtime}"
-        print_out(f"valid: cron {cron.key}, {f'runs {cron.app_key}' if cron.app else what}")
-        show_times(cron)
     for variable in documents.variables:
         print_out(safe(f"{variable.source}:{variable.line}: variable {_in_words(variable)}"))
 

@@ -167,7 +167,7 @@ def checked_file(
         # What is written anew names bands, so that they have to be the cell's.
         bands = session.bands() or DEFAULT_BANDS
         found = read_job_or_cron(file.text, user, bands, loaded.left(variables))
-        return _file_of(source, _written(found, bands), found)
+        return _file_of(source, written(found, bands), found)
     except Invalid as error:
         named = [msgspec.structs.replace(it, source=it.source or source) for it in error.mistakes]
         show_found(Invalid(error.message, error.hint, loaded.located(named)), source)
@@ -182,7 +182,8 @@ def _file_of(source: str, text: str, found: JobSpec | CronSpec) -> JobFile:
     )
 
 
-def _written(found: JobSpec | CronSpec, bands: "Bands") -> str:
+def written(found: JobSpec | CronSpec, bands: "Bands") -> str:
+    """Return the document of a job or of a cron as YAML."""
     from borgish.spec.cron import write_cron
     from borgish.spec.file.write import write_job
 

@@ -49,14 +49,30 @@ class JobDocument(msgspec.Struct, frozen=True):
         return self.document.spec
 
 
+class CronDocument(msgspec.Struct, frozen=True):
+    """A cron, and in which file it is."""
+
+    spec: CronSpec
+    source: str
+
+
 class Documents(msgspec.Struct, frozen=True):
-    """All that files say together; ``user`` is whose it is."""
+    """All that files say together; ``user`` is whose it is, and ``in_order`` is as in the files."""
 
     app: AppSpec | None
-    jobs: tuple[JobDocument, ...]
+    in_order: tuple[JobDocument | CronDocument, ...]
     variables: tuple[Variable, ...]
     user: str = ""
-    crons: tuple[CronSpec, ...] = ()
+
+    @property
+    def jobs(self) -> tuple[JobDocument, ...]:
+        """The jobs, in order."""
+        return tuple(each for each in self.in_order if isinstance(each, JobDocument))
+
+    @property
+    def crons(self) -> tuple[CronSpec, ...]:
+        """The crons, in order."""
+        return tuple(each.spec for each in self.in_order if isinstance(each, CronDocument))
 
 
 def read_documents(
@@ -221,11 +237,14 @@ class _Reading:
         """Return those without mistakes, in the order of the files."""
         order = {id(document): number for number, document in enumerate(self._documents)}
         results = sorted(self._results, key=lambda pair: order[id(pair[0])])
-        jobs = tuple(result for _, result in results if isinstance(result, JobDocument))
         app = next((result for _, result in results if isinstance(result, AppSpec)), None)
         declared = tuple(found for scope in self._scopes for found in scope.values.values() if found)
-        crons = tuple(result for _, result in results if isinstance(result, CronSpec))
-        return Documents(app, jobs, declared, self.user, crons)
+        in_order = (
+            CronDocument(result, document.place.found.source) if isinstance(result, CronSpec) else result
+            for document, result in results
+            if not isinstance(result, AppSpec)
+        )
+        return Documents(app, tuple(in_order), declared, self.user)
 
     def mistakes(self, sources: Sequence[Source]) -> list[Mistake]:
         """Return all mistakes found, in the order of the files."""

@@ -49,6 +49,24 @@ def test_a_folder(run: Run, folder: Path, capsys: Out) -> None:
     )
 
 
+def test_jobs_and_crons_are_in_the_order_of_their_files(run: Run, tmp_path: Path, capsys: Out) -> None:
+    files = [tmp_path / name for name in ("b.yaml", "nr.yaml", "a.yaml")]
+    files[0].write_text("name: b\nrun: [x]\n")
+    files[1].write_text("kind: cron\nname: nr\nschedule: 0 2 * * *\nrun: [x]\n")
+    files[2].write_text("name: a\nrun: [x]\n")
+    assert run("job", "check", *files) == 0
+    valid = [line for line in capsys.readouterr().out.splitlines() if "valid" in line]
+    assert valid == [
+        f"{files[0]}: valid: job ann/b, 1 task, process",
+        f"{files[1]}: valid: cron ann/nr, 1 task, process",
+        f"{files[2]}: valid: job ann/a, 1 task, process",
+    ]
+    assert run("job", "check", *files, "-o", "name") == 0
+    assert capsys.readouterr().out == "ann/b\nann/nr\nann/a\n"
+    assert run("job", "check", *files, "-o", "jsonl") == 0
+    assert [json.loads(line)["name"] for line in capsys.readouterr().out.splitlines()] == ["b", "nr", "a"]
+
+
 def test_a_program_in_the_home_of_somebody_else(run: Run, tmp_path: Path, capsys: Out) -> None:
     program = "/" + "/".join(("home", "bob", "serve"))
     (tmp_path / "job.yaml").write_text(f"name: web\nrun: [sh, {program}]\n")

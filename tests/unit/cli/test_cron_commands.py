@@ -123,7 +123,7 @@ def test_a_file_is_checked_and_set(
 ) -> None:
     assert run("job", "check", str(file)) == 0
     shown = capsys.readouterr().out
-    assert "valid: cron ann/nightly, 1 task" in shown
+    assert f"{file}: valid: cron ann/nightly, 1 task" in shown
     assert shown.count("02:00:00 CE") == 5
     master.answers["POST /v1/crons"] = DONE
     assert run("job", "submit", str(file)) == 0, "there is nothing to follow"
