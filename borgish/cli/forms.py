@@ -23,6 +23,8 @@ class Template:
     def __init__(self, text: str) -> None:
         """Raises Invalid for what is no template."""
         try:
+            if not text:
+                raise ValueError("it is empty")
             self._parts = list(string.Formatter().parse(text))
             if any(field == "" or conversion for _, field, _, conversion in self._parts):
                 raise ValueError("each field has a name, and no conversion")

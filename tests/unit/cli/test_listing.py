@@ -295,6 +295,7 @@ def test_a_template_is_filled(template: str, text: str) -> None:
         ("{}", "each field has a name"),
         ("{name!r}", "no conversion"),
         ("{name", "expected '}'"),
+        ("", "template: it is empty"),
     ],
 )
 def test_what_is_no_template_is_said(template: str, words: str) -> None:
@@ -308,6 +309,9 @@ def test_a_wrong_form_names_those_there_are(run: Run, capsys: Out) -> None:
     assert "is not one of table, wide, json, yaml, jsonl, csv, name, template=" in capsys.readouterr().err
     assert run("job", "list", "-o", "file") == 2
     assert run("job", "list", "-o", "template={name") == 2
+    capsys.readouterr()
+    assert run("job", "list", "-o", "template=") == 2
+    assert "template: it is empty. Write it like '{name} {resources.cpu_millis}'" in capsys.readouterr().err
 
 
 # Files
