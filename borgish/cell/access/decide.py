@@ -217,7 +217,10 @@ def create_token(cell: Cell, _o: Observed, command: CreateToken, _actor: str, no
     if token.role not in ROLES_OF_PEOPLE:
         raise Invalid(f"no token has the role {token.role}", "machines join by `borgctl machine invite`")
     if token.role is Role.USER and token.user not in access.users:
-        raise NotFound(f"there is no user {token.user}", f"add it first: `borgctl user add {token.user}`")
+        raise NotFound(
+            f"there is no user {token.user}",
+            f"add it first: `borgctl user add {token.user}`; only a token of the role user needs one",
+        )
     if token.user in access.groups:
         raise Invalid(f"{token.user} is a group", "make a token for each of its members")
     if token.bands and token.role is not Role.USER:

@@ -120,7 +120,10 @@ def list_users(
     limit: LimitOption = None,
     output: FormOption = Form.TABLE,
 ) -> None:
-    """List the users, and what they are granted."""
+    """List the users, and what they are granted.
+
+    Whom a token of another role than user stands for is not among them, unless added.
+    """
     from borgish.cli.lookup import every
 
     client = client_at(context, "", output)
@@ -129,7 +132,7 @@ def list_users(
         columns=USER_COLUMNS,
         form=output,
         name=lambda user: user.name,
-        none="no users; `borgctl user add NAME` adds one",
+        none="no users, whom only tokens of the role user need; `borgctl user add NAME` adds one",
         chosen=columns,
         sort=sort,
         limit=limit,
@@ -328,7 +331,10 @@ def list_tokens(
     limit: LimitOption = None,
     output: FormOption = Form.TABLE,
 ) -> None:
-    """List the tokens by their ids; whoever is no admin sees the own ones."""
+    """List the tokens by their ids; whoever is no admin sees the own ones.
+
+    Whom a token of another role than user stands for need not be in `user list`.
+    """
     from borgish.cli.lookup import every
 
     client = client_at(context, "", output)

@@ -124,6 +124,16 @@ def test_tokens_that_cannot_be(desk: Desk, made: Token, error: type[Exception]) 
         desk.do(CreateToken(made))
 
 
+def test_an_admin_that_is_no_user_is_told_which_tokens_need_one(desk: Desk) -> None:
+    assert "root" not in desk.cell.access.users
+    with pytest.raises(NotFound, match="there is no user root") as caught:
+        desk.do(CreateToken(token("x", "root")))
+    assert (
+        caught.value.hint == "add it first: `borgctl user add root`; only a token of the role user needs one"
+    )
+    desk.do(CreateToken(token("x", "root", Role.OPERATOR)))
+
+
 def test_the_last_token_of_an_admin_stays(desk: Desk) -> None:
     desk.do(CreateToken(token("over", "eve", Role.ADMIN, expires_at=WALL + 1)))
     desk.do(AddUser("root"))

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from borgish.wire.api import Accepted, Page
-from borgish.wire.api_access import TokenList, TokenRequest, TokenView
+from borgish.wire.api_access import TokenList, TokenRequest, TokenView, UserList
 from tests.unit.cli.conftest import Run
 from tests.unit.cli.samples import FakeMaster
 
@@ -62,3 +62,12 @@ def test_the_list_says_which_are_over(
     out = capsys.readouterr().out
     assert words in out
     assert ("(over)" in out) == (words == "(over)")
+
+
+def test_a_cell_without_users_says_that_other_tokens_need_none(
+    master: FakeMaster, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    master.answers["GET /v1/users"] = UserList((), Page())
+    assert run("user", "list") == 0
+    said = "no users, whom only tokens of the role user need; `borgctl user add NAME` adds one\n"
+    assert capsys.readouterr() == ("", said)
