@@ -405,9 +405,8 @@ def quota_list(known: Sequence[QuotaView]) -> Listing:
         ]
         return line(pieces, width, quota.until or ("" if quota.set else "no quota"), Role.DIM)
 
-    return Listing(
-        len(known), title, row, lambda i: Target(View.JOBS, known[i].user), "Nobody asks for anything yet."
-    )
+    none = "Nobody asks for anything that a quota could limit."
+    return Listing(len(known), title, row, lambda i: Target(View.JOBS, known[i].user), none)
 
 
 _OF_COLUMNS = 18  # 1023.9MiB/unlimited

@@ -127,7 +127,7 @@ def list_(
     at: AtOption = "",
     output: FormOption = Form.TABLE,
 ) -> None:
-    """List the quotas, what is used of them, and what users ask for without one."""
+    """List the quotas, what is used of them, and what users ask for without one. Free is never limited."""
     from borgish.cli.lookup import every_quota
 
     client = client_at(context, at, output)
@@ -136,7 +136,7 @@ def list_(
         columns=QUOTA_COLUMNS,
         form=output,
         name=_name,
-        none="no quotas, and nothing is asked for; `borgctl quota set USER` makes one",
+        none="no quotas, and nothing is asked for that one could limit; `borgctl quota set USER` makes one",
         chosen=columns,
         sort=sort,
         limit=limit,

@@ -371,6 +371,15 @@ def test_the_latest_say_that_there_are_earlier_ones(
     assert capsys.readouterr().err == ""
 
 
+def test_without_quotas_it_is_said_that_nothing_is_asked_for_that_one_could_limit(
+    master: FakeMaster, run: Run, capsys: Out
+) -> None:
+    master.answers["GET /v1/quotas"] = {"items": [], "page": {"next": ""}}
+    assert run("quota", "list") == 0
+    said = "no quotas, and nothing is asked for that one could limit; `borgctl quota set USER` makes one\n"
+    assert capsys.readouterr() == ("", said)
+
+
 def test_events_that_are_followed_have_the_columns_that_are_chosen(
     show: Show, monkeypatch: pytest.MonkeyPatch
 ) -> None:

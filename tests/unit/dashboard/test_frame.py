@@ -87,6 +87,13 @@ def test_pending_that_the_scheduler_has_not_seen_is_not_called_nothing() -> None
     assert any(row.startswith("The scheduler has not evaluated them yet.") for row in texts(view))
 
 
+def test_without_quotas_it_is_said_that_nothing_is_asked_for_that_one_could_limit() -> None:
+    rows = lists.quota_list(()).draw(80, 9)
+    assert "Nobody asks for anything that a quota could limit." in [
+        "".join(piece.text for piece in row).rstrip() for row in rows
+    ]
+
+
 def test_only_the_rows_shown_are_made() -> None:
     """What is drawn of 100 machines does not depend on the 90 that are not shown."""
     view = summaries.full()
