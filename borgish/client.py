@@ -34,7 +34,7 @@ from borgish.errors import (
     Unauthenticated,
     Unreachable,
 )
-from borgish.masters import SENT_ON, Masters, NobodyLeads, NotAnswering, Redirected
+from borgish.masters import SENT_ON, Masters, NobodyLeads, NotAnswering, Redirected, Silent, Untrusted
 from borgish.vocabulary import NAME_HINT
 
 if TYPE_CHECKING:
@@ -319,7 +319,11 @@ class Client:
     def _round(self, method: str, target: str, body: bytes, headers: dict[str, str]) -> bytes:
         """Send one request over the kept connection and return the body of a good answer."""
         if self._kept is None:
-            self._kept = self._connection()
+            try:
+                self._kept = self._connection()
+                self._find_alive(self._kept, method)
+            except TimeoutError as error:
+                self._unreachable(error)  # nothing was asked yet
         self._kept.request(method, target, body or None, headers)
         response = self._kept.getresponse()
         content = response.read()
@@ -330,13 +334,18 @@ class Client:
     def _open_stream(
         self, path: str, params: Params | None, headers: dict[str, str], body: object = None
     ) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
+        method, data, kind = "GET", None, ""
+        if body is not None:
+            method, data, kind = "POST", msgspec.json.encode(body), "application/json"
         try:
             connection = self._connection()
         except OSError as error:
             self._unreachable(error)
-        method, data, kind = "GET", None, ""
-        if body is not None:
-            method, data, kind = "POST", msgspec.json.encode(body), "application/json"
+        try:
+            self._find_alive(connection, method)
+        except (OSError, http.client.HTTPException) as error:
+            connection.close()
+            self._unreachable(error)
         try:
             connection.request(method, _target(path, params), data, self._headers(method, kind) | headers)
             response = connection.getresponse()
@@ -364,7 +373,7 @@ class Client:
 
     def _connection(self) -> http.client.HTTPConnection:
         parts = expect_safe(self.url)
-        host, port, seconds = parts.hostname or "", parts.port, self.timeout_seconds
+        host, port, seconds = parts.hostname or "", parts.port, self._masters.patience(self.timeout_seconds)
         if parts.scheme == "http":
             return http.client.HTTPConnection(host, port, timeout=seconds)
         from borgish.tls.https import MasterConnection
@@ -380,6 +389,16 @@ class Client:
                     raise
                 connection = MasterConnection(host, port, seconds, _trust(self._ca))
         return connection
+
+    def _find_alive(self, connection: http.client.HTTPConnection, method: str) -> None:
+        """Where there are several masters, see that the one at the other end answers at all before it is
+        asked for a change: of that nobody would know whether another one may be asked for it. Raises as
+        ``http.client`` does."""
+        if method != "GET" and self._masters.are_several:
+            connection.request("GET", "/v1/health")
+            connection.getresponse().read()
+            if connection.sock is not None:
+                connection.sock.settimeout(self.timeout_seconds)
 
     def _follows(self) -> bool:
         """Know the master by the authority that followed on the one that is known; return whether there is
@@ -420,10 +439,13 @@ class Client:
         """Raise ``Unreachable`` with what is known of why."""
         self.close()
         if isinstance(error, TimeoutError):
+            message = f"{self.url} did not answer in time"
+            if method != "GET":  # not every change may be asked for twice
+                raise Unreachable(
+                    message, "It may have been carried out: check before you try again"
+                ) from error
             hint = "What listens there says nothing: a borgmaster that is stopped or busy, or another program"
-            if method != "GET":
-                hint = "It may have been carried out: check before you try again"
-            raise Unreachable(f"{self.url} did not answer in time", hint) from error
+            raise Silent(message, hint) from error
         if isinstance(error, socket.gaierror):
             raise NotAnswering(f"{self.url}: there is no such host") from error
         if isinstance(error, http.client.HTTPException) and not isinstance(error, ConnectionError):
@@ -433,7 +455,7 @@ class Client:
         if reason := getattr(error, "reason", "") if type(error).__module__ == "ssl" else "":
             words = getattr(error, "verify_message", "") or "is there TLS at this address?"
             what = str(reason).lower().replace("_", " ")
-            raise Unreachable(f"{self.url} cannot be trusted: {what}: {words}", _TLS_HINT) from error
+            raise Untrusted(f"{self.url} cannot be trusted: {what}: {words}", _TLS_HINT) from error
         why = getattr(error, "strerror", None) or str(error) or "the connection broke"
         raise NotAnswering(f"{self.url} cannot be reached: {str(why).lower()}", self._start_hint) from error
 

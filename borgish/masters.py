@@ -20,6 +20,9 @@ SENT_ON = 307
 LEADERLESS_SECONDS_MAX = 15.0
 """How long nobody may lead before that is said; an election takes half of it at most."""
 PAUSE_SECONDS = 0.2
+SILENT_SECONDS_MAX = 8.0
+"""How long one of several is waited for, at first: when it hangs or its host is gone, another one leads after
+6 s. One that was silent for so long, and leads yet, is busy, and is then given all the time."""
 BUSY_SECONDS_MAX = 10.0
 """How long one question waits in all for a master that is asked too often."""
 _HOPS_MAX = 5  # from one to the next, without a pause
@@ -27,6 +30,14 @@ _HOPS_MAX = 5  # from one to the next, without a pause
 
 class NotAnswering(Unreachable):
     """Nobody answers at an address."""
+
+
+class Silent(NotAnswering):
+    """Nobody answered a question in time."""
+
+
+class Untrusted(NotAnswering):
+    """Who answers cannot show that it is a master of the cell. Nothing was sent."""
 
 
 class NobodyLeads(Unreachable):
@@ -49,6 +60,17 @@ class Masters:
         """``urls`` are separated by commas; the first is asked first."""
         self.given = several(urls) or ("",)
         self.url = self.given[0]
+        self.slow: set[str] = set()  # those that were silent
+
+    @property
+    def are_several(self) -> bool:
+        """Whether there is another one to ask."""
+        return len(self.given) > 1
+
+    def patience(self, seconds: float) -> float:
+        """Return how long to wait for the one asked now, where ``seconds`` is all the time there is."""
+        is_all = not self.are_several or self.url in self.slow
+        return seconds if is_all else min(seconds, SILENT_SECONDS_MAX)
 
     @property
     def known(self) -> tuple[str, ...]:
@@ -111,9 +133,11 @@ class Search:
             following = error.where if len(tried) % _HOPS_MAX else masters.following()
         elif isinstance(error, NotAnswering | NobodyLeads):
             tried.append(error)
+            if isinstance(error, Silent):
+                masters.slow.add(masters.url)
             self._silent = self._silent | {masters.url} if isinstance(error, NotAnswering) else set()
             if self._silent.issuperset(masters.given):
-                raise (_nobody(tried) if len(masters.given) > 1 else error) from None
+                raise (_nobody(tried) if masters.are_several else error) from None
             following = masters.following()
         else:
             raise error
@@ -127,4 +151,6 @@ class Search:
 
 def _nobody(tried: list[BorgishError]) -> Unreachable:
     messages = "; ".join(dict.fromkeys(error.message for error in tried[-8:]))
-    return Unreachable(f"no borgmaster of this cell leads: {messages}", "Start one, or look into their logs")
+    hints = {error.hint: None for error in tried if isinstance(error, Silent | Untrusted) and error.hint}
+    hint = "; ".join(hints) or "Start one, or look into their logs"
+    return Unreachable(f"no borgmaster of this cell leads: {messages}", hint)

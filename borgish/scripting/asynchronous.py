@@ -26,7 +26,7 @@ from borgish.client import (
 )
 from borgish.errors import BorgishError, Unreachable
 from borgish.ids import new_request_id
-from borgish.masters import Masters, NotAnswering, Search
+from borgish.masters import Masters, NotAnswering, Search, Silent, Untrusted
 from borgish.scripting import TIMEOUT_SECONDS, calls, found_client, log_params
 from borgish.scripting.calls import Call, Course
 from borgish.tls.contexts import master_of
@@ -201,9 +201,22 @@ class AsyncClient:
             except BorgishError as error:
                 await asyncio.sleep(search.after(error))
 
+    async def _find_alive(self, url: str) -> None:
+        try:
+            timeout_seconds = self._masters.patience(self._seconds)
+            await self._http.get(f"{url}/v1/health", timeout=timeout_seconds, extensions=self._extensions)
+        except httpx.TimeoutException as error:
+            raise Silent(f"{url} did not answer in time") from error
+        except httpx.HTTPError:
+            pass  # the request itself is answered likewise
+
     async def _once(self, method: str, path: str, request: dict[str, Any]) -> httpx.Response:
         url = self._masters.url
         expect_safe(url)
+        if method == "GET":
+            request = {"timeout": self._masters.patience(self._seconds)} | request
+        elif self._masters.are_several:  # see ``client.Client._find_alive``
+            await self._find_alive(url)
         try:
             made = self._http.build_request(method, f"{url}{path}", extensions=self._extensions, **request)
             response = await self._http.send(made, stream=True)
@@ -212,13 +225,13 @@ class AsyncClient:
             body = await response.aread()
         except httpx.ConnectError as error:
             if reason := _distrust(error):
-                raise Unreachable(
-                    f"{url} cannot be trusted: {reason}", "Which authority signs it?"
-                ) from error
+                raise Untrusted(f"{url} cannot be trusted: {reason}", "Which authority signs it?") from error
             raise NotAnswering(f"{url} cannot be reached: {error}") from error
         except httpx.TimeoutException as error:
-            hint = "" if method == "GET" else "It may have been carried out: check before you try again"
-            raise Unreachable(f"{url} did not answer in time", hint) from error
+            message = f"{url} did not answer in time"
+            if method == "GET":
+                raise Silent(message) from error
+            raise Unreachable(message, "It may have been carried out: check before you try again") from error
         except httpx.HTTPError as error:
             raise Unreachable(f"{url}: the connection broke: {error}") from error
         raise refusal(url, response.status_code, response.headers, body)

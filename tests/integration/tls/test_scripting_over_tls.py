@@ -4,7 +4,8 @@ import asyncio
 from pathlib import Path
 
 from borgish import AsyncClient, Client
-from borgish.errors import BorgishError, Unreachable
+from borgish.errors import BorgishError
+from borgish.masters import Untrusted
 from tests.integration.tls.test_own_authority import Place
 
 
@@ -23,4 +24,4 @@ def test_a_cell_with_an_authority_of_its_own(tmp_path: Path) -> None:
             assert client.status().cell == "c1"
         assert asyncio.run(cell_name(AsyncClient(folder=place.cell))) == "c1"
         token = (place.cell / "tokens" / "admin.token").read_text().strip()
-        assert asyncio.run(cell_name(AsyncClient(place.url, token))) == Unreachable.__name__
+        assert asyncio.run(cell_name(AsyncClient(place.url, token))) == Untrusted.__name__

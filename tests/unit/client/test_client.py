@@ -1,10 +1,12 @@
 """The client against listeners that misbehave, and the folder it is found by."""
 
+import asyncio
 import re
 import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import msgspec
@@ -13,6 +15,7 @@ import pytest
 from borgish import masters
 from borgish.client import Client, Message, messages_in, quoted
 from borgish.errors import BorgishError, Invalid, Mistake, TooManyRequests, Unauthenticated, Unreachable
+from borgish.scripting.asynchronous import AsyncClient
 from borgish.wire.api import Accepted, Problem
 
 OK = b'{"position": 1, "subject": "a/b", "text": "done"}'
@@ -280,3 +283,73 @@ def test_nobody_waits_for_ever(monkeypatch: pytest.MonkeyPatch, after: str) -> N
             Client(url, "t").get("/v1/status", None, Accepted)
         assert len(requests) == times
     assert sum(waited) <= masters.BUSY_SECONDS_MAX
+
+
+class _Leader(BaseHTTPRequestHandler):
+    """Answers everything, and keeps connections."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        self.rfile.read(int(self.headers.get("content-length") or 0))
+        self.wfile.write(answer(OK))
+
+    do_POST = do_GET  # noqa: N815 - the library calls it
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@contextmanager
+def silent_and_leader() -> Iterator[tuple[str, str]]:
+    """Give the addresses of one that takes connections and never answers, and of one that does."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as silent,
+        ThreadingHTTPServer(("127.0.0.1", 0), _Leader) as leader,
+    ):
+        threading.Thread(target=leader.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{silent.getsockname()[1]}", f"http://127.0.0.1:{leader.server_port}"
+        leader.shutdown()
+
+
+def test_one_of_several_masters_that_hangs_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(masters, "SILENT_SECONDS_MAX", 0.1)
+    with silent_and_leader() as (silent, leader):
+        for ask in (
+            lambda client: client.get("/v1/x", None, Accepted),
+            lambda client: client.post("/v1/x", None, Accepted),
+            lambda client: b"".join(client.stream("/v1/x")),
+            lambda client: b"".join(client.stream("/v1/x", body=Accepted(1, "a", "b"))),
+        ):
+            client = Client(f"{silent},{leader}", "t")
+            assert ask(client)
+            assert client.url == leader
+            client.close()
+        asynchronous = AsyncClient(f"{silent},{leader}", "t")
+
+        async def submitted() -> Accepted:
+            async with asynchronous:
+                return await asynchronous.submit("name: x")
+
+        assert asyncio.run(submitted()).position == 1
+
+
+def test_one_that_is_slow_and_leads_is_given_all_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(masters, "SILENT_SECONDS_MAX", 0.1)
+    several = masters.Masters("http://127.0.0.1:1,http://127.0.0.1:2")
+    search = masters.Search(several)
+    assert several.patience(30.0) == 0.1
+    search.after(masters.Silent("it did not answer in time"))
+    assert (several.url, several.patience(30.0)) == ("http://127.0.0.1:2", 0.1)
+    search.after(masters.Redirected(several.url, "http://127.0.0.1:1/v1/x"))
+    assert (several.url, several.patience(30.0)) == ("http://127.0.0.1:1", 30.0)
+    assert masters.Masters("http://127.0.0.1:1").patience(30.0) == 30.0
+
+
+def test_one_that_cannot_be_trusted_is_passed_over_and_said_where_there_is_no_other() -> None:
+    search = masters.Search(masters.Masters("https://127.0.0.1:1,https://127.0.0.1:2"))
+    untrusted = masters.Untrusted("it cannot be trusted", "the authority is in ca")
+    search.after(untrusted)
+    with pytest.raises(Unreachable, match="it cannot be trusted") as caught:
+        search.after(untrusted)
+    assert caught.value.hint == "the authority is in ca"
