@@ -180,9 +180,12 @@ def _job_submitted(cell: Cell, event: JobSubmitted, entry: Entry) -> None:
 
 
 def _keep_version(cell: Cell, job: Job, number: int, version: Version) -> None:
-    """Let a version be an earlier one of a job; of these the latest are kept, and those that run."""
+    """Let a version be an earlier one of a job; of these the latest are kept, and those that run; where
+    its user takes up all there may be only these: a change that makes nothing larger is always accepted."""
     earlier = {**job.earlier, number: version}
     latest = latest_versions(earlier, VERSIONS_KEPT - 1, EARLIER_VERSIONS_BYTES_MAX)
+    if not cell.footprint.has_room(job.spec.user, version, cell.rules.footprint_bytes_max):
+        latest = {}
     kept = latest.keys() | {task.version for task in job.tasks if task.state is State.RUNNING}
     job.earlier = {each: earlier[each] for each in sorted(earlier) if each in kept}
     cell.touched.versions.add(job.key)

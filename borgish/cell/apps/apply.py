@@ -20,7 +20,7 @@ def _applied(cell: Cell, event: AppApplied, entry: Entry) -> None:
         app = cell.apps[key] = App(key, entry.position, present, event.version)
         cell.footprint.note_app(key, app)
     elif event.version != app.version:
-        _renew(app, present, event.version)
+        _renew(cell, app, present, event.version)
         cell.footprint.note_app(key, app)
     cell.touched.apps.add(key)
     for document in event.documents:
@@ -46,7 +46,7 @@ def restore_app(cell: Cell, restored: AppRestored, position: int) -> None:
             restored.key, restored.uid, restored.present, restored.version, earlier=earlier
         )
     else:
-        _renew(app, restored.present, restored.version)
+        _renew(cell, app, restored.present, restored.version)
     app.generation = position
     cell.footprint.note_app(app.key, app)
     cell.touched.apps.add(app.key)
@@ -66,8 +66,10 @@ def remove_app(cell: Cell, key: str) -> None:
             cell.touched.crons.add(cron.key)
 
 
-def _renew(app: App, present: AppVersion, version: int) -> None:
+def _renew(cell: Cell, app: App, present: AppVersion, version: int) -> None:
     earlier = {**app.earlier, app.version: app.present}
+    if not cell.footprint.has_room(app.spec.user, app.present, cell.rules.footprint_bytes_max):
+        earlier = {}
     app.earlier = latest_versions(earlier, APP_VERSIONS_KEPT - 1, EARLIER_VERSIONS_BYTES_MAX)
     app.present, app.version = present, version
 

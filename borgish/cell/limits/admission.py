@@ -133,7 +133,7 @@ def check_footprint(cell: Cell, subject: str, events: Iterable[AnyEvent]) -> Non
                 job = cell.jobs[key]
                 grown[spec.user] += spec_bytes(spec, spec.tasks) - spec_bytes(job.spec, len(job.tasks))
             case TasksResubmitted(key) if (job := cell.jobs[key]).state is State.DEAD:
-                grown[job.spec.user] += cell.footprint.of_job(key)
+                grown[job.spec.user] += spec_bytes(job.spec, len(job.tasks))
             case AppApplied(spec, documents, version, crons=crons):
                 app = cell.apps.get(spec.key)
                 if app is None or app.version != version:

@@ -77,16 +77,17 @@ class _Counted(msgspec.Struct, frozen=True, gc=False):
     earlier: Mapping[int, object]
     tasks: int
     is_dead: bool
-    spec_bytes: int  # with those of before
+    spec_bytes: int
+    earlier_bytes: int
 
     @property
-    def total(self) -> int:
+    def present(self) -> int:
         return self.spec_bytes + TASK_BYTES * self.tasks
 
 
 class Footprint:
-    """Bytes by user: of jobs with their earlier versions and tasks, of applications and of crons. Dead jobs,
-    which make room by themselves, are counted apart. It follows from the records.
+    """Bytes by user: of jobs with their tasks, of applications and of crons as they are. Earlier versions and
+    dead jobs, which make room by themselves, are counted apart. It follows from the records.
 
     ``apply`` names each job that it wrote to and settles once an entry, as with ``quotas.Demand``.
     """
@@ -97,10 +98,11 @@ class Footprint:
         apps: Mapping[str, SizableApp],
         crons: Mapping[str, SizableCron],
     ) -> None:
-        self._live: dict[str, int] = {}
+        self._present: dict[str, int] = {}
+        self._earlier: dict[str, int] = {}
         self._dead: dict[str, int] = {}
         self._jobs: dict[str, _Counted] = {}
-        self._apps: dict[str, int] = {}
+        self._apps: dict[str, tuple[int, int]] = {}  # as they are, and earlier versions
         self._crons: dict[str, int] = {}
         self.settle(jobs, jobs)
         for key, app in apps.items():
@@ -109,26 +111,34 @@ class Footprint:
             self.note_cron(key, cron)
 
     @property
-    def totals(self) -> tuple[dict[str, int], dict[str, int]]:
-        """What the records of each user take up, and their dead jobs."""
-        return dict(self._live), dict(self._dead)
+    def totals(self) -> tuple[dict[str, int], dict[str, int], dict[str, int]]:
+        """What there is of each user: records as they are, earlier versions, and dead jobs."""
+        return dict(self._present), dict(self._earlier), dict(self._dead)
 
     def of(self, user: str) -> int:
-        """Return what the records of a user take up, but for dead jobs."""
-        return self._live.get(user, 0)
+        """Return what the records of a user take up as they are, but for dead jobs."""
+        return self._present.get(user, 0)
+
+    def of_earlier(self, user: str) -> int:
+        """Return what the earlier versions of a user's records take up."""
+        return self._earlier.get(user, 0)
 
     def of_dead(self, user: str) -> int:
         """Return what the dead jobs of a user take up."""
         return self._dead.get(user, 0)
 
     def of_job(self, key: str) -> int:
-        """Return what a job takes up."""
+        """Return what a job takes up, with its earlier versions."""
         counted = self._jobs.get(key)
-        return counted.total if counted is not None else 0
+        return counted.present + counted.earlier_bytes if counted is not None else 0
 
     def of_cron(self, key: str) -> int:
         """Return what a cron takes up."""
         return self._crons.get(key, 0)
+
+    def has_room(self, user: str, record: object, bytes_max: int) -> bool:
+        """Return whether one more record of a user leaves what there is within a bound."""
+        return self.of(user) + self.of_earlier(user) + encoded_bytes(record) <= bytes_max
 
     def settle(self, jobs: Mapping[str, Sizable], changed: Iterable[str]) -> None:
         """Count the jobs anew that were written to or are gone."""
@@ -139,37 +149,44 @@ class Footprint:
                 continue
             if before is not None:
                 del self._jobs[key]
-                _add(self._dead if before.is_dead else self._live, key, -before.total)
+                self._add(key, before, -1)
             if now is not None:
                 self._jobs[key] = now
-                _add(self._dead if now.is_dead else self._live, key, now.total)
+                self._add(key, now, 1)
 
     def note_app(self, key: str, app: SizableApp | None) -> None:
         """Let an application be this; None: it is gone."""
-        size = 0
+        present, earlier = self._apps.pop(key, (0, 0))
+        _add(self._present, key, -present)
+        _add(self._earlier, key, -earlier)
         if app is not None:
-            size = encoded_bytes(app.present) + sum(map(encoded_bytes, app.earlier.values()))
-        self._note(self._apps, key, size)
+            self._apps[key] = present, earlier = encoded_bytes(app.present), _sum(app.earlier)
+            _add(self._present, key, present)
+            _add(self._earlier, key, earlier)
 
     def note_cron(self, key: str, cron: SizableCron | None) -> None:
         """Let a cron be this; None: it is gone."""
-        self._note(self._crons, key, 0 if cron is None else encoded_bytes(cron.spec))
+        _add(self._present, key, -self._crons.pop(key, 0))
+        if cron is not None:
+            self._crons[key] = encoded_bytes(cron.spec)
+            _add(self._present, key, self._crons[key])
 
-    def _note(self, sizes: dict[str, int], key: str, size: int) -> None:
-        _add(self._live, key, size - sizes.pop(key, 0))
-        if size:
-            sizes[key] = size
+    def _add(self, key: str, job: _Counted, sign: int) -> None:
+        _add(self._dead if job.is_dead else self._present, key, sign * job.present)
+        _add(self._dead if job.is_dead else self._earlier, key, sign * job.earlier_bytes)
 
 
 def _counted(job: Sizable, before: _Counted | None) -> _Counted:
     tasks, is_dead = len(job.tasks), not (job.pending or job.running)
     if before is None or before.spec is not job.spec or before.earlier is not job.earlier:
-        size = encoded_bytes(job.spec) + sum(map(encoded_bytes, job.earlier.values()))
-    elif (before.tasks, before.is_dead) == (tasks, is_dead):
+        return _Counted(job.spec, job.earlier, tasks, is_dead, encoded_bytes(job.spec), _sum(job.earlier))
+    if (before.tasks, before.is_dead) == (tasks, is_dead):
         return before
-    else:
-        size = before.spec_bytes
-    return _Counted(job.spec, job.earlier, tasks, is_dead, size)
+    return msgspec.structs.replace(before, tasks=tasks, is_dead=is_dead)
+
+
+def _sum(earlier: Mapping[int, object]) -> int:
+    return sum(map(encoded_bytes, earlier.values()))
 
 
 def _add(sizes: dict[str, int], key: str, size: int) -> None:
