@@ -111,6 +111,11 @@ def _time_of_day(text: str) -> datetime | None:
     return today if today.astimezone() <= now else today - timedelta(days=1)
 
 
+def plural(count: int, noun: str) -> str:
+    """Return ``1 task``, ``2 tasks``."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def show_indexes(indexes: Iterable[int]) -> str:
     """Return indexes as text, runs joined by a dash: ``0-4,7``."""
     runs: list[list[int]] = []

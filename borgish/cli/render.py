@@ -20,6 +20,7 @@ from borgish.cli.complete import among
 from borgish.cli.screen import has_colour, is_terminal, print_out, styled, width_of
 from borgish.clock import SystemClock
 from borgish.text import age, safe, safe_lines, wall_time
+from borgish.text import plural as plural
 from borgish.vocabulary import TASKS_PER_JOB_MAX, Outcome, State
 
 T = TypeVar("T")
@@ -346,11 +347,6 @@ def safe_output(pieces: Iterable[bytes]) -> Iterator[str]:
     for piece in pieces:
         yield safe_lines(decoder.decode(piece).replace("\r\n", "\n"))
     yield safe_lines(decoder.decode(b"", final=True))
-
-
-def plural(count: int, noun: str) -> str:
-    """Return ``1 task``, ``2 tasks``."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def state_text(state: State, outcome: Outcome | None) -> str:

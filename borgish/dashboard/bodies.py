@@ -17,7 +17,7 @@ from borgish.dashboard.lists import Listing, text_list
 from borgish.dashboard.place import Action, Place, View
 from borgish.dashboard.trails import Trails
 from borgish.resources import show_amounts
-from borgish.text import age, clock_time
+from borgish.text import age, clock_time, plural
 from borgish.wire.api import (
     AsOf,
     EventList,
@@ -298,7 +298,7 @@ def _of_job(found: JobDetail, now: float) -> Iterator[tuple[str, Role]]:
     )
     shown = ", ".join(f"{count} {word}" for count, word in counts if count) or "none up"
     since = f"submitted {age(job.submitted_at, now)} ago by {job.submitted_by}"
-    yield f"{job.name}  {job.outcome or job.state}: {job.tasks} tasks, {shown}", lists.job_role(job)
+    yield f"{job.name}  {job.outcome or job.state}: {plural(job.tasks, 'task')}, {shown}", lists.job_role(job)
     for refusal in found.refusals:
         yield refusal.text, Role.WARN
         if refusal.hint:
@@ -308,7 +308,10 @@ def _of_job(found: JobDetail, now: float) -> Iterator[tuple[str, Role]]:
     if found.rollout is not None:
         rollout = found.rollout
         waits = f"; {rollout.waits}" if rollout.waits else ""
-        yield f"{rollout.kind}: {rollout.left} tasks left, {rollout.changed} changed{waits}", Role.WARN
+        yield (
+            f"{rollout.kind}: {plural(rollout.left, 'task')} left, {rollout.changed} changed{waits}",
+            Role.WARN,
+        )
         yield from ((f"  {way_out}", Role.PLAIN) for way_out in rollout.ways_out)
     what = spec.image or " ".join(spec.run)
     yield f"{job.band} {job.priority}, version {job.version}, {since}", Role.PLAIN
@@ -451,8 +454,8 @@ def _diff(seen: _Seen) -> Body:
     return Body(text_list(title, kept or [("Nothing differs.", Role.DIM)]))
 
 
-def _help(_seen: _Seen) -> Body:
-    return Body(text_list("KEYS", help_lines()))
+def _help(seen: _Seen) -> Body:
+    return Body(text_list("KEYS", tuple(help_lines(seen.room.full))))
 
 
 def _output(seen: _Seen) -> Body:

@@ -94,17 +94,28 @@ def words(text: str, role: Role = Role.PLAIN) -> Piece:
 
 
 def line(pieces: Iterable[Piece], width: int, rest: str = "", role: Role = Role.PLAIN) -> Line:
-    """Return a line of exactly ``width`` columns: the pieces, then ``rest`` in what is left."""
+    """Return a line of exactly ``width`` columns: the pieces, cut with a mark where they are wider, then
+    ``rest`` in what is left."""
+    made = tuple(pieces)
+    room = width - sum(cell_len(one.text) for one in made)
+    return (*made, Piece(fit(rest, room), role)) if room >= 0 else _cut(made, width)
+
+
+def _cut(pieces: Sequence[Piece], width: int) -> Line:
+    """Return pieces that are together wider than ``width`` columns in so many: with a mark at the end, if
+    more than a gap has no room."""
     made: list[Piece] = []
     room = width
     for one in pieces:
-        taken = cell_len(one.text)
-        if taken > room:
-            made.append(Piece(set_cell_size(one.text, room), one.role))
-            return tuple(made)
-        made.append(one)
-        room -= taken
-    return (*made, Piece(fit(rest, room), role))
+        if kept := set_cell_size(one.text, min(room, cell_len(one.text))):
+            made.append(Piece(kept, one.role, one.chosen))
+        room -= cell_len(kept)
+    if made and cell_len("".join(one.text for one in pieces).rstrip()) > width:
+        last = made.pop()
+        made.append(
+            Piece(set_cell_size(last.text, cell_len(last.text) - 1) + CUT_MARK, last.role, last.chosen)
+        )
+    return tuple(made)
 
 
 def chosen(row: Line) -> Line:

@@ -1,6 +1,8 @@
 """The keys of the dashboard, in words. Pure."""
 
-from borgish.dashboard.columns import Role
+from collections.abc import Iterator
+
+from borgish.dashboard.columns import Role, wrapped
 
 _KEYS = (
     ("GOING ABOUT", ()),
@@ -36,6 +38,15 @@ _KEYS = (
 )
 
 
-def help_lines() -> list[tuple[str, Role]]:
-    """Return the keys, a line each."""
-    return [(key, Role.TITLE) if does == () else (f"  {key:14} {does}", Role.PLAIN) for key, does in _KEYS]
+def help_lines(width: int) -> Iterator[tuple[str, Role]]:
+    """Yield the keys, what each does in so many lines as it needs."""
+    for key, does in _KEYS:
+        if does == ():
+            yield key, Role.TITLE
+            continue
+        first, *more = wrapped(does, width - _KEY_COLUMNS)
+        yield f"  {key:14} {first}", Role.PLAIN
+        yield from ((" " * _KEY_COLUMNS + each, Role.PLAIN) for each in more)
+
+
+_KEY_COLUMNS = 17

@@ -22,7 +22,7 @@ from borgish.dashboard.columns import (
 )
 from borgish.dashboard.place import Target, View
 from borgish.resources import show_bytes, show_cpu
-from borgish.text import age, clock_time, day_and_time
+from borgish.text import age, clock_time, day_and_time, plural
 from borgish.vocabulary import State, task_name
 from borgish.wire.api import (
     AppSummary,
@@ -57,7 +57,7 @@ class Listing(msgspec.Struct, frozen=True):
     """One list. Its rows are made when they are drawn."""
 
     rows: int  # that it has; an empty one says so in a row
-    title: Callable[[int, int], Line]  # of a width, and of so many rows that are shown
+    title: Callable[[int, range], Line]  # of a width, and of the rows that are shown
     row: Callable[[int, int], Line]  # which, of a width
     target: Callable[[int], Target | None] = lambda _row: None  # where Enter leads
     empty: str = ""
@@ -73,10 +73,10 @@ class Listing(msgspec.Struct, frozen=True):
             body[at - top] = chosen(body[at - top])
         if not body and height > 0:
             body = [line([], width, self.empty, Role.DIM)]
-        return [self.title(width, len(shown)), *body]
+        return [self.title(width, shown), *body]
 
 
-def plain_title(word: str) -> Callable[[int, int], Line]:
+def plain_title(word: str) -> Callable[[int, range], Line]:
     """Return the title of a list without columns."""
     return lambda width, _shown: line([piece(word, len(word), Role.TITLE)], width)
 
@@ -99,8 +99,8 @@ def machines_with_usage(view: SummaryView, used: Mapping[str, Sequence[UsageView
         at, part = divmod(i, MACHINE_LINES)
         return _used_lately(known[at], used.get(known[at].name, ()), width) if part else plain.row(at, width)
 
-    def title(width: int, shown: int) -> Line:
-        return plain.title(width, -(-shown // MACHINE_LINES))
+    def title(width: int, shown: range) -> Line:
+        return plain.title(width, shown[::MACHINE_LINES])
 
     return Listing(MACHINE_LINES * len(known), title, row, empty=plain.empty)
 
@@ -135,10 +135,11 @@ def upkeep(status: StatusView, now: float) -> Listing:
             words = f"certificate of {whose} ends {day_and_time(each.ends_at)} and was not renewed"
             lines.append((words, Role.BAD))
     if status.machines_uncertified:
-        words = f"{status.machines_uncertified} machines have no certificate of the cell's authority"
+        without = plural(status.machines_uncertified, "machine")
+        words = f"{without} without a certificate of the cell's authority"
         lines.append((words, Role.WARN))
     if status.to_change:
-        lines.append((f"{status.to_change} running tasks are yet to be changed", Role.PLAIN))
+        lines.append((f"{plural(status.to_change, 'running task')} yet to be changed", Role.PLAIN))
     free = status.store_free_bytes
     on_disk = "" if free is None else f", {show_bytes(free)} free on its disk"
     lines.append((f"store {status.store}{on_disk}", Role.DIM))
@@ -151,10 +152,10 @@ def upkeep(status: StatusView, now: float) -> Listing:
 def machine_list(known: Sequence[MachineView], total: int) -> Listing:
     """Return machines, with what is used and committed there; ``total`` there are."""
 
-    def title(width: int, shown: int) -> Line:
+    def title(width: int, shown: range) -> Line:
         resource = _bar_columns(width) + _PERCENT_COLUMNS + 1
         pieces = [
-            piece(_title("MACHINES", shown, total), _name_columns(width), Role.TITLE),
+            piece(_title("MACHINES", len(shown), total), _name_columns(width), Role.TITLE),
             piece("STATE", _STATE_COLUMNS, Role.HEADING),
             piece("CPU", resource, Role.HEADING),
             piece("RAM", resource, Role.HEADING),
@@ -174,7 +175,7 @@ def machine_list(known: Sequence[MachineView], total: int) -> Listing:
 def jobs(view: SummaryView) -> Listing:
     """Return the jobs of a summary, those with trouble first. Those of an application are together, and of
     one that is well there is one line for all of them."""
-    return _job_rows(list(_grouped(view)), len(view.jobs), view.status.jobs)
+    return _job_rows(list(_grouped(view)), view.status.jobs)
 
 
 def overview(view: SummaryView) -> Listing:
@@ -185,12 +186,12 @@ def overview(view: SummaryView) -> Listing:
     going_on = [each for each in rows if not _is_over(each)]
     over = len(rows) - len(going_on)
     folded = [_Folded(over)] if over else []
-    return _job_rows([*troubled, *going_on, *folded], len(view.jobs), view.status.jobs)
+    return _job_rows([*troubled, *going_on, *folded], view.status.jobs)
 
 
 def job_list(known: Sequence[JobView], total: int, changed: Collection[str] = ()) -> Listing:
     """Return jobs by themselves; ``total`` there are, and those ``changed`` stand out."""
-    return _job_rows(known, len(known), total, changed)
+    return _job_rows(known, total, changed)
 
 
 class _Folded(msgspec.Struct, frozen=True):
@@ -202,10 +203,18 @@ class _Folded(msgspec.Struct, frozen=True):
 _Row = JobView | AppSummary | MachineView | _Folded
 
 
-def _job_rows(rows: Sequence[_Row], known: int, total: int, changed: Collection[str] = ()) -> Listing:
-    def title(width: int, shown: int) -> Line:
+def _job_rows(rows: Sequence[_Row], total: int, changed: Collection[str] = ()) -> Listing:
+    apps = {each.name for each in rows if isinstance(each, AppSummary)}
+
+    def jobs_in(row: _Row) -> int:
+        if isinstance(row, JobView):  # those of an application stand below it, and are counted with it
+            return 0 if row.app in apps else 1
+        return 0 if isinstance(row, MachineView) else row.jobs
+
+    def title(width: int, shown: range) -> Line:
+        jobs = sum(jobs_in(rows[i]) for i in shown)
         pieces = [
-            piece(_title("JOBS", min(shown, known), total), _name_columns(width) + 4, Role.TITLE),
+            piece(_title("JOBS", jobs, total), _name_columns(width) + 4, Role.TITLE),
             piece("STATE", _STATE_COLUMNS, Role.HEADING),
             piece("BAND", _BAND_COLUMNS, Role.HEADING),
             piece("UP/TASKS", _UP_COLUMNS, Role.HEADING, right=True),
@@ -273,7 +282,7 @@ def pending(view: SummaryView, wrapped_in: int = 0) -> Listing:
         else "What the scheduler said of them then was not journalled."
     )
 
-    def title(width: int, _shown: int) -> Line:
+    def title(width: int, _shown: range) -> Line:
         pieces = [
             piece(f"PENDING {count}", _name_columns(width), Role.TITLE),
             piece("TASKS", _COUNT_COLUMNS, Role.HEADING, right=True),
@@ -318,7 +327,7 @@ def event_list(known: Sequence[EventView], *, from_end: bool = False) -> Listing
 def task_list(known: Sequence[TaskView], now: float, *, title: str = "TASKS", usage: bool = False) -> Listing:
     """Return tasks; ``now`` is in seconds since 1970. ``usage``: what they use counts most of all."""
 
-    def heading(width: int, _shown: int) -> Line:
+    def heading(width: int, _shown: range) -> Line:
         columns = [
             piece(title, _task_columns(width), Role.TITLE),
             piece("STATE", _PHASE_COLUMNS, Role.HEADING),
@@ -384,7 +393,7 @@ def task_role(task: TaskView) -> Role:
 def quota_list(known: Sequence[QuotaView]) -> Listing:
     """Return who may ask for what, by band, and how much of it they do."""
 
-    def title(width: int, _shown: int) -> Line:
+    def title(width: int, _shown: range) -> Line:
         bar = _bar_columns(width)
         pieces = [
             piece("USERS AND QUOTAS", _name_columns(width), Role.TITLE),
@@ -465,7 +474,7 @@ def _resource(used: int, held: int, whole: int, bar: int) -> list[Piece]:
 def _trouble(machine: MachineView) -> str:
     """Return all that a person should know of a machine, the reason of its state first."""
     count = len(machine.orphans)
-    orphans = f"{count} orphan{'s' * (count != 1)}" if count else ""
+    orphans = plural(count, "orphan") if count else ""
     return "; ".join(part for part in (machine.reason, *machine.conditions, orphans) if part)
 
 
@@ -481,7 +490,7 @@ def _machine_in_trouble(machine: MachineView, width: int, named: int) -> Line:
         name(machine.name, named),
         piece(machine.state, _STATE_COLUMNS, _state_role(machine)),
         piece("machine", _BAND_COLUMNS, Role.DIM),
-        piece(f"{machine.tasks} tasks", _UP_COLUMNS, right=True),
+        piece(plural(machine.tasks, "task"), _UP_COLUMNS, right=True),
     ]
     silent = "" if machine.answering else "it does not answer"
     return line(pieces, width, "; ".join(filter(None, (_trouble(machine), silent))), Role.WARN)
@@ -496,12 +505,12 @@ def _app(app: AppSummary, width: int, named: int) -> Line:
         piece(f"{app.up}/{app.tasks}", _UP_COLUMNS, right=True),
     ]
     counts = (
-        (app.jobs, "job" if app.jobs == 1 else "jobs"),
-        (app.crons, "cron" if app.crons == 1 else "crons"),
-        (app.pending, "pending"),
-        (app.failed, "failed"),
+        (app.jobs, plural(app.jobs, "job")),
+        (app.crons, plural(app.crons, "cron")),
+        (app.pending, f"{app.pending} pending"),
+        (app.failed, f"{app.failed} failed"),
     )
-    return line(pieces, width, ", ".join(f"{count} {word}" for count, word in counts if count))
+    return line(pieces, width, ", ".join(text for count, text in counts if count))
 
 
 def _job(job: JobView, width: int, named: int, *, is_new: bool = False) -> Line:

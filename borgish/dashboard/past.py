@@ -6,7 +6,7 @@ import msgspec
 from borgish.dashboard.columns import Line, Piece, Role, line, name, piece
 from borgish.dashboard.lists import Listing, job_list, machine_list
 from borgish.dashboard.place import Target, View
-from borgish.text import clock_time, day_and_time
+from borgish.text import clock_time, day_and_time, plural
 from borgish.wire.api import JobView, MachineView
 from borgish.wire.api_past import HistoryView, PastStep, PastWindow
 
@@ -54,7 +54,7 @@ def entry_list(window: PastWindow) -> Listing:
     """Return the entries of a window, in order."""
     steps = window.steps
 
-    def title(width: int, _shown: int) -> Line:
+    def title(width: int, _shown: range) -> Line:
         pieces = [
             piece("POSITION", _POSITION_COLUMNS, Role.TITLE, right=True),
             piece("AT", _TIME_COLUMNS, Role.HEADING),
@@ -118,7 +118,7 @@ def lines_of(window: PastWindow, at: int, then: Then, width: int, height: int) -
         return []
     step = window.steps[at]
     tasks = f"{step.running} running, {step.pending} pending, {step.dead} dead"
-    counts = f"{step.machines_up} machines up; tasks: {tasks}"
+    counts = f"{plural(step.machines_up, 'machine')} up; tasks: {tasks}"
     made = [line([], width, f"AFTER {step.entry.position}: {counts}", Role.TITLE)]
     made += [
         line([], width, f"  {each.text}", Role.BAD if each.bad else Role.PLAIN)

@@ -170,7 +170,7 @@ def _remarks(example: str) -> Remarks:
 def _dashboard() -> str:
     """The keys of the dashboard, in the words of its own help."""
     keys: dict[str, list[tuple[str, str]]] = {}
-    for line, role in help_lines():
+    for line, role in help_lines(80):
         if role is Role.TITLE:
             rows = keys.setdefault(line[:1] + line[1:].lower(), [])
         elif line.strip():

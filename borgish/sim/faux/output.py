@@ -9,6 +9,7 @@ from borgish.api.views.history import HistoryFilter, history_view
 from borgish.cell.events import Entry
 from borgish.scheduler.plan import Refusal
 from borgish.text import instant, safe, show_indexes
+from borgish.text import plural as plural
 from borgish.wire.api_past import HistoryView
 
 SHOWN_MAX = 40
@@ -102,8 +103,3 @@ def refusal_data(refusals: Mapping[str, tuple[Refusal, ...]]) -> list[dict[str, 
 def at_data(position: int, at: float, timeline: int) -> dict[str, object]:
     """Return a moment as data."""
     return {"position": position, "at": instant(at) if at else "", "timeline": timeline}
-
-
-def plural(count: int, noun: str) -> str:
-    """Return ``1 task``, ``2 tasks``."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"

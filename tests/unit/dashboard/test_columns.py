@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from borgish.dashboard.columns import Piece, Role, fit, line, name
+from borgish.dashboard.columns import Piece, Role, fit, line, name, words
 from tests.unit.dashboard.summaries import HOSTILE
 
 TEXTS = st.text() | st.sampled_from(HOSTILE)
@@ -76,6 +76,24 @@ def test_a_huge_text_is_cut_before_it_is_looked_at() -> None:
 )
 def test_a_long_name_keeps_both_its_ends(text: str, shown: str) -> None:
     assert name(text, 10).text == f"{shown} "
+
+
+@pytest.mark.parametrize(
+    ("width", "shown"),
+    [
+        (20, "5 pending  2 killed "),
+        (19, "5 pending  2 killed"),
+        (18, "5 pending  2 kill…"),
+        (11, "5 pending …"),
+        (10, "5 pending…"),
+        (9, "5 pendin…"),
+        (1, "…"),
+        (0, ""),
+    ],
+)
+def test_a_line_that_is_cut_says_so(width: int, shown: str) -> None:
+    made = line([words("5 pending"), words("2 killed")], width)
+    assert "".join(piece.text for piece in made) == shown
 
 
 @given(st.lists(TEXTS, max_size=4), TEXTS, st.integers(0, 60))

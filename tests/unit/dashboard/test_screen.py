@@ -12,6 +12,7 @@ from borgish.dashboard.keys import Key
 from borgish.dashboard.place import Action, Place, Prompt, View, Walk, press
 from borgish.dashboard.screen import Drawn, draw
 from borgish.errors import NotFound, TooManyRequests
+from borgish.vocabulary import State
 from borgish.wire.api import AsOf, MachineList, SummaryView, TaskList
 from borgish.wire.api_certificates import CertificatesView
 from tests.unit.dashboard import answers, summaries
@@ -49,8 +50,47 @@ def test_a_screen_has_its_size_and_acts_on_nothing(view: View, size: tuple[int, 
     assert all(row.isprintable() for row in made)
 
 
-def test_the_help_is_read_whole_on_a_narrow_screen() -> None:
-    assert max(len(text) for text, _ in help_lines()) <= 79
+@pytest.mark.parametrize("width", [40, 60, 80])
+def test_the_help_is_read_whole_on_a_narrow_screen(width: int) -> None:
+    assert max(len(text) for text, _ in help_lines(width)) <= width
+    whole = " ".join(" ".join(text for text, _ in help_lines(200)).split())
+    assert " ".join(" ".join(text for text, _ in help_lines(width)).split()) == whole
+
+
+@pytest.mark.parametrize(("width", "tabs"), [(60, "5 events …"), (79, "7 usage")])
+def test_lines_of_the_head_that_have_no_room_are_cut_with_a_mark(width: int, tabs: str) -> None:
+    """What people take for the end of a line is its end."""
+    made = rows(shown(answers.place(View.OVERVIEW), width))
+    assert made[1].endswith("…")
+    assert made[4].rstrip().endswith(tabs)
+
+
+@pytest.mark.parametrize("job_count", [1, 2])
+def test_one_task_is_called_so(job_count: int) -> None:
+    at = answers.place(View.JOB)
+    job = msgspec.structs.replace(answers.job_detail().job, tasks=job_count, up=0)
+    detail = msgspec.structs.replace(answers.job_detail(), job=job)
+    views = (detail, *answers.known(at).answer.views[1:])
+    made = rows(shown(at, known=answers.known(at, answer=Answer(asks(at), views))))
+    assert f": {['1 task', '2 tasks'][job_count - 1]}, " in "\n".join(made)
+
+
+def test_jobs_are_counted_and_not_their_rows() -> None:
+    """Machines in trouble are no jobs, and the line of those that ended stands for each of them."""
+    ended = [
+        summaries.job(name=f"ann/over{i}", state=State.DEAD, up=0, running=0, dead=3, finished=3)
+        for i in range(2)
+    ]
+    going = [summaries.job(name=f"ann/on{i}") for i in range(4)]
+    summary = SummaryView(summaries.status(jobs=6), summaries.busy().machines, (*going, *ended), (), ())
+    at = answers.place(View.OVERVIEW)
+    known = answers.known(at, summary)
+    assert any(row.startswith("JOBS 6 ") for row in rows(shown(at, known=known)))
+    titles = [
+        next(row.split("STATE")[0].strip() for row in rows(shown(at, 80, height, known)) if "JOBS" in row)
+        for height in range(8, 13)
+    ]
+    assert titles == ["JOBS 1/6", "JOBS 2/6", "JOBS 3/6", "JOBS 4/6", "JOBS 6"]
 
 
 @pytest.mark.parametrize("view", View)
@@ -102,7 +142,7 @@ def test_beside_the_jobs_of_a_small_cell_stands_what_somebody_on_call_needs() ->
     assert "0 of 4 machines fit: 3 have too little ram free, 1 is down hint: Ask for" in whole
     assert "UPKEEP ann/web: its budget is used up m2: new disk; 3 tasks left" in whole
     assert "certificate of master ends 2026-01-09" in whole
-    assert "7 running tasks are yet to be changed store sqlite, 3GiB free on its disk" in whole
+    assert "7 running tasks yet to be changed store sqlite, 3GiB free on its disk" in whole
     assert "certificate of machine" not in whole
     of_m1 = made[next(i for i, row in enumerate(made) if row.startswith("m1")) + 1]
     assert "▁" in of_m1
