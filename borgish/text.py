@@ -4,6 +4,7 @@ Whatever comes from users or their programs passes through ``safe`` before it is
 nothing in it can move the cursor, set a title, hide or reorder text.
 """
 
+import re
 from collections.abc import Iterable
 from datetime import UTC, datetime, time, timedelta
 from functools import lru_cache
@@ -82,6 +83,22 @@ def clock_time(moment: str) -> str:
 def day_and_time(moment: str) -> str:
     """Return an ISO 8601 moment in the zone of who asks: ``2026-01-31 14:03:21``."""
     return datetime.fromisoformat(moment).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+# As ``instant`` writes them. After = or a quote stands what somebody gave.
+_INSTANT = re.compile(r"(?<![\w=\"'`])\d{4}-[01]\d-[0-3]\dT[0-2]\d:[0-5]\d:[0-5]\d\.\d{3}Z(?!\w)")
+
+
+def local_times(text: str) -> str:
+    """Return a text of the master with the instants in it in the zone of who asks."""
+    return _INSTANT.sub(_local_time, text) if "Z" in text else text
+
+
+def _local_time(found: re.Match[str]) -> str:
+    try:
+        return day_and_time(found[0])
+    except (ValueError, OverflowError):  # no such day
+        return found[0]
 
 
 def zoned(text: str) -> str:

@@ -30,7 +30,7 @@ from borgish.cli.rollouts import last_words, rollout_line
 from borgish.cli.screen import print_err, print_out
 from borgish.client import quoted
 from borgish.errors import Invalid, NotFound, Unreachable
-from borgish.text import safe, span
+from borgish.text import local_times, safe, span
 from borgish.vocabulary import HELD_BACK, Hold, State
 from borgish.wire.api import JobDetail, JobView, RolloutView, TaskView
 
@@ -368,7 +368,7 @@ def one_line(job: JobView) -> str:
     placed = job.pending - job.waiting
     counts += [f"{placed} pending"] if placed else []
     counts += [f"{job.waiting} waiting"] if job.waiting else []
-    reason = f": {safe(job.reason)}" if job.reason else ""
+    reason = f": {safe(local_times(job.reason))}" if job.reason else ""
     return f"{job.name}: {', '.join(counts)}{reason}"
 
 

@@ -11,7 +11,7 @@ from borgish.cli.render import cut, plural, safe_output, state_text
 from borgish.cli.screen import print_err
 from borgish.client import quoted
 from borgish.errors import BorgishError
-from borgish.text import safe, show_indexes
+from borgish.text import local_times, safe, show_indexes
 from borgish.vocabulary import HELD_BACK, Hold, Outcome, Phase, State
 from borgish.wire.api import JobDetail, RefusalView, TaskView
 
@@ -86,7 +86,7 @@ def refusal_lines(refusal: RefusalView) -> list[str]:
     """Return why some tasks are not placed, and the way out."""
     who = f"{refusal.job}/{refusal.indexes}" if refusal.indexes else refusal.job
     word = "waiting" if refusal.in_order else "pending"
-    lines = [f"  {safe(who)} ({plural(refusal.tasks, 'task')}) {word}: {safe(refusal.text)}"]
+    lines = [f"  {safe(who)} ({plural(refusal.tasks, 'task')}) {word}: {safe(local_times(refusal.text))}"]
     if refusal.waits_for and refusal.waits_for not in refusal.hint:
         lines.append(f"    waits for {safe(refusal.waits_for)}")
     return [*lines, f"    hint: {safe(refusal.hint)}"] if refusal.hint else lines

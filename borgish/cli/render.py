@@ -19,7 +19,7 @@ import typer
 from borgish.cli.complete import among
 from borgish.cli.screen import has_colour, is_terminal, print_out, styled, width_of
 from borgish.clock import SystemClock
-from borgish.text import age, safe, safe_lines, wall_time
+from borgish.text import age, local_times, safe, safe_lines, wall_time
 from borgish.text import plural as plural
 from borgish.vocabulary import TASKS_PER_JOB_MAX, Outcome, State
 
@@ -252,7 +252,10 @@ class Table(Generic[T]):
         }
         columns = [column for column in self._columns if column.title in self._needed]
         titles = self._widths.keys() != self._needed
-        texts = [[column.title] * titles + [safe(column.text(item)) for item in items] for column in columns]
+        texts = [
+            [column.title] * titles + [safe(local_times(column.text(item))) for item in items]
+            for column in columns
+        ]
         widths = [
             max(self._widths.get(column.title, 0), *map(cell_width, cells))
             for column, cells in zip(columns, texts, strict=True)

@@ -17,7 +17,7 @@ from borgish.dashboard.lists import Listing, text_list
 from borgish.dashboard.place import Action, Place, View
 from borgish.dashboard.trails import Trails
 from borgish.resources import show_amounts
-from borgish.text import age, clock_time, plural
+from borgish.text import age, clock_time, local_times, plural
 from borgish.wire.api import (
     AsOf,
     EventList,
@@ -300,11 +300,11 @@ def _of_job(found: JobDetail, now: float) -> Iterator[tuple[str, Role]]:
     since = f"submitted {age(job.submitted_at, now)} ago by {job.submitted_by}"
     yield f"{job.name}  {job.outcome or job.state}: {plural(job.tasks, 'task')}, {shown}", lists.job_role(job)
     for refusal in found.refusals:
-        yield refusal.text, Role.WARN
+        yield local_times(refusal.text), Role.WARN
         if refusal.hint:
             yield f"hint: {refusal.hint}", Role.PLAIN
     if job.reason and not found.refusals:
-        yield job.reason, Role.WARN
+        yield local_times(job.reason), Role.WARN
     if found.rollout is not None:
         rollout = found.rollout
         waits = f"; {rollout.waits}" if rollout.waits else ""
@@ -333,7 +333,7 @@ def _of_task(task: TaskView, now: float) -> Iterator[tuple[str, Role]]:
     role = lists.task_role(task)
     yield f"{task.name}  {lists.state_of(task)}{where}, for {age(task.since, now)}{starts}{ended}", role
     if task.reason:
-        yield task.reason, Role.WARN
+        yield local_times(task.reason), Role.WARN
     if task.incoming is not None:
         yield f"is being replaced: {task.incoming.text}", Role.WARN
     for program in task.programs:
@@ -414,21 +414,23 @@ def _log(seen: _Seen) -> Body:
 
 def _why(seen: _Seen) -> Body:
     (found,) = cast("tuple[WhyView]", seen.views)
-    lines = [(part, Role.PLAIN) for part in wrapped(found.text, seen.room.full)]
+    lines = [(part, Role.PLAIN) for part in wrapped(local_times(found.text), seen.room.full)]
     for refusal in found.refusals:
         lines += [("", Role.PLAIN), *_refusal(refusal, seen.room.full)]
     if found.events:
         lines += [("", Role.PLAIN), ("EVENTS", Role.TITLE)]
     for event in reversed(found.events):
         role = Role.BAD if event.bad else Role.PLAIN
-        text = f"{clock_time(event.at)}  {event.kind:9}  {event.text}"
+        text = f"{clock_time(event.at)}  {event.kind:9}  {local_times(event.text)}"
         lines += [(part, role) for part in wrapped(text, seen.room.full)]
     kept = [each for each in lines if seen.place.filter.lower() in each[0].lower()]
     return Body(text_list(f"WHY {seen.place.subject} IS {found.outcome or found.state}", kept))
 
 
 def _refusal(refusal: RefusalView, width: int) -> Iterator[tuple[str, Role]]:
-    yield from ((part, Role.WARN) for part in wrapped(f"{refusal.indexes}: {refusal.text}", width))
+    yield from (
+        (part, Role.WARN) for part in wrapped(f"{refusal.indexes}: {local_times(refusal.text)}", width)
+    )
     if refusal.hint:
         yield from ((part, Role.PLAIN) for part in wrapped(f"hint: {refusal.hint}", width))
     if refusal.waits_for:

@@ -27,7 +27,7 @@ from borgish.dashboard.columns import (
 )
 from borgish.dashboard.lists import Listing
 from borgish.resources import show_bytes, show_cpu
-from borgish.text import age
+from borgish.text import age, local_times
 from borgish.vocabulary import Band
 from borgish.wire.api import BandUse, StatusView, SummaryView
 
@@ -63,7 +63,7 @@ def frame(shown: Shown, width: int, height: int, *, filled: bool = True) -> Fram
         for refused in (*shown.view.status.refusing, *shown.view.status.busy)
     ]
     if shown.view.status.frozen:
-        top.append(line([], width, f"The cell is {shown.view.status.frozen}", Role.BANNER))
+        top.append(line([], width, f"The cell is {local_times(shown.view.status.frozen)}", Role.BANNER))
     top += head(shown.view.status, shown.elapsed_seconds, width)
     bottom = [_foot(shown, width)]
     room = height - len(top) - len(bottom)

@@ -22,7 +22,7 @@ from borgish.dashboard.columns import (
 )
 from borgish.dashboard.place import Target, View
 from borgish.resources import show_bytes, show_cpu
-from borgish.text import age, clock_time, day_and_time, plural
+from borgish.text import age, clock_time, day_and_time, local_times, plural
 from borgish.vocabulary import State, task_name
 from borgish.wire.api import (
     AppSummary,
@@ -352,7 +352,7 @@ def task_list(known: Sequence[TaskView], now: float, *, title: str = "TASKS", us
             columns += [piece(each, _AMOUNT_COLUMNS, right=True) for each in amounts]
         columns.append(piece(str(task.restarts + 1) if task.machine else "-", _STARTS_COLUMNS, right=True))
         columns.append(piece(age(task.since, now), _AGE_COLUMNS, right=True))
-        return line(columns, width, task.reason)
+        return line(columns, width, local_times(task.reason))
 
     return Listing(len(known), heading, row, lambda i: Target(View.TASK, known[i].name), "None.")
 
@@ -475,7 +475,7 @@ def _trouble(machine: MachineView) -> str:
     """Return all that a person should know of a machine, the reason of its state first."""
     count = len(machine.orphans)
     orphans = plural(count, "orphan") if count else ""
-    return "; ".join(part for part in (machine.reason, *machine.conditions, orphans) if part)
+    return "; ".join(part for part in (local_times(machine.reason), *machine.conditions, orphans) if part)
 
 
 _TROUBLE = (Role.BAD, Role.WARN)
@@ -539,14 +539,15 @@ def _what_of_it(job: JobView) -> str:
     """Return how its dead tasks came out, and what is in its way."""
     counts = ((job.finished, "finished"), (job.failed, "failed"), (job.killed, "killed"))
     ended = ", ".join(f"{count} {word}" for count, word in counts if count)
-    return "; ".join(part for part in (ended, job.reason) if part)
+    return "; ".join(part for part in (ended, local_times(job.reason)) if part)
 
 
 def _refusal_lines(refusal: RefusalView, wrapped_in: int) -> Iterator[tuple[str, str, Role]]:
     """Yield the text of each line, with what stands before it; "": the name of the job."""
     role = Role.PLAIN if refusal.in_order else Role.WARN
     indent = _name_columns(wrapped_in) + _COUNT_COLUMNS + 2
-    first, *more = wrapped(refusal.text, wrapped_in - indent) if wrapped_in else (refusal.text,)
+    text = local_times(refusal.text)
+    first, *more = wrapped(text, wrapped_in - indent) if wrapped_in else (text,)
     yield "", first, role
     yield from ((" " * indent, each, role) for each in more)
     if refusal.hint:
@@ -574,4 +575,4 @@ def _event(event: EventView, width: int) -> Line:
         piece(clock_time(event.at), _TIME_COLUMNS, Role.DIM),
         piece(event.kind, _KIND_COLUMNS, role),
     ]
-    return line(pieces, width, event.text, role)
+    return line(pieces, width, local_times(event.text), role)

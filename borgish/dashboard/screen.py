@@ -23,7 +23,7 @@ from borgish.dashboard.place import (
     settled,
     with_place,
 )
-from borgish.text import day_and_time
+from borgish.text import day_and_time, local_times
 from borgish.wire.api import StatusView
 
 HEAD_LINES_MIN = 20
@@ -99,7 +99,7 @@ def _banners(walk: Walk, known: Known, width: int) -> list[Line]:
     stale = f"not read again: {answer.error}" if answer.error and answer.views and not known.banner else ""
     texts = [known.banner, stale, *status.refusing, *status.busy]
     if status.frozen:
-        texts.append(f"The cell is {status.frozen}")
+        texts.append(f"The cell is {local_times(status.frozen)}")
     found = [line([], width, text, Role.BANNER) for text in texts if text]
     if walk.place.moment is not None:
         when = as_of(known.answer.views)

@@ -25,7 +25,7 @@ from borgish.cli.listing import (
 from borgish.cli.render import Column, Form, FormOption, age_column, draw, fields, outcomes, plural, show_one
 from borgish.cli.session import IfGeneration, MaxAffected, noun, session_of
 from borgish.errors import Invalid, NotFound
-from borgish.text import age, safe
+from borgish.text import age, local_times, safe
 from borgish.vocabulary import Outcome, State
 from borgish.wire.api import Accepted, JobView
 from borgish.wire.api_apps import (
@@ -377,7 +377,7 @@ def app_in_full(detail: AppDetail) -> str:
             ("state", f"{app_state(view)}, generation {view.generation}"),
             ("version", str(view.version)),
             ("tasks", f"{view.tasks}: {_counts(view)}"),
-            ("in the way", view.reason),
+            ("in the way", local_times(view.reason)),
             ("labels", ", ".join(f"{key}={value}" for key, value in view.labels.items())),
             ("applied", f"{age(view.applied_at)} ago by {view.applied_by}"),
             ("crons", ", ".join(_cron_words(cron) for cron in detail.crons)),
@@ -408,7 +408,8 @@ def status_words(detail: AppDetail) -> str:
     lines = [f"{view.name} version {view.version}: {up} of {plural(view.tasks, 'task')} up or finished"]
     lines += (f"{key} is in its files, and {why}" for key, why in detail.absent.items())
     lines += (f"cron {_cron_words(cron)}{cron.note and f': {cron.note}'}" for cron in detail.crons)
-    return "\n".join(map(safe, lines)) + "\n" + (draw(list(detail.jobs), JOB_COLUMNS) if detail.jobs else "")
+    jobs = draw(list(detail.jobs), JOB_COLUMNS) if detail.jobs else ""
+    return "".join(f"{safe(local_times(each))}\n" for each in lines) + jobs
 
 
 def status_code(detail: AppDetail) -> int:

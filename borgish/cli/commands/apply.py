@@ -16,7 +16,7 @@ from borgish.cli.screen import print_out
 from borgish.cli.session import MaxAffected, Session, session_of, single
 from borgish.cli.sources import VarOption
 from borgish.errors import Invalid
-from borgish.text import safe
+from borgish.text import local_times, safe
 from borgish.wire.api import Accepted
 from borgish.wire.api_apps import AppChangeView, ApplyRequest, AppPlanView, SourceText
 
@@ -93,7 +93,7 @@ def apply(
             sys.stdout.flush()
         confirm(f"This ends {', '.join(ending)}.", yes=yes)
     accepted = client.post("/v1/apply", request, Accepted, expected=plan.generation)
-    print_out(safe(accepted.text))
+    print_out(safe(local_times(accepted.text)))
     for note in accepted.notes:
         print_note(note)
     changed = [each.job for each in plan.changes if each.what not in ("unchanged", "ended")]

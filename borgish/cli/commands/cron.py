@@ -22,7 +22,7 @@ from borgish.cli.listing import (
 )
 from borgish.cli.render import Column, Form, FormOption, draw, fields, plural, show_one, state_text
 from borgish.cli.session import IfGeneration, noun, session_of
-from borgish.text import age, safe, span, wall_time
+from borgish.text import age, local_times, safe, span, wall_time
 from borgish.wire.api import Accepted
 from borgish.wire.api_crons import CronDetail, CronRunView, CronStageView, CronView
 
@@ -204,7 +204,11 @@ def _late(cron: CronView) -> str:
 
 def _note(cron: CronView) -> str:
     paused = f"paused by {cron.paused}" if cron.paused else ""
-    note = f"{'no' if _began_none(cron) else 'a'} run for {cron.last}: {cron.note}" if cron.note else ""
+    note = (
+        f"{'no' if _began_none(cron) else 'a'} run for {_due(cron, cron.last)}: {cron.note}"
+        if cron.note
+        else ""
+    )
     return "; ".join(filter(None, (paused, note, _late(cron))))
 
 
@@ -242,9 +246,9 @@ _RUN_COLUMNS: tuple[Column[_RunRow], ...] = (
 )
 
 
-def _run_rows(runs: Iterable[CronRunView]) -> Iterator[_RunRow]:
+def _run_rows(cron: CronView, runs: Iterable[CronRunView]) -> Iterator[_RunRow]:
     for run in runs:
-        yield run, run.due, f"{age(run.began)} ago"
+        yield run, _due(cron, run.due), f"{age(run.began)} ago"
         yield from ((stage, "", "") for stage in run.stages)
 
 
@@ -267,7 +271,7 @@ def cron_in_full(detail: CronDetail) -> str:
                 ("next", times[0] if times else "never"),
                 *(("", each) for each in times[1:]),
                 ("last", _due(cron, cron.last) if cron.last else ""),
-                ("note", cron.note),
+                ("note", local_times(cron.note)),
                 ("late", _late(cron)),
                 ("overlap", detail.overlap),
                 ("missed", detail.missed),
@@ -279,5 +283,5 @@ def cron_in_full(detail: CronDetail) -> str:
         )
     ]
     if detail.runs:
-        parts.append(draw(list(_run_rows(detail.runs)), _RUN_COLUMNS))
+        parts.append(draw(list(_run_rows(cron, detail.runs)), _RUN_COLUMNS))
     return "\n".join(parts)

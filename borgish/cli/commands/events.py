@@ -21,7 +21,7 @@ from borgish.cli.render import (
 )
 from borgish.cli.screen import print_out, styled
 from borgish.cli.session import single
-from borgish.text import clock_time, safe, safe_lines, show_indexes, wall_time
+from borgish.text import clock_time, local_times, safe, safe_lines, show_indexes, wall_time
 from borgish.wire.api import EventView, WhyView
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ def _writer(form: Form, columns: str) -> Callable[[Sequence[EventView]], str]:
 
 def _line(event: EventView) -> str:
     kind = styled(safe(event.kind), "red" if event.bad else "", sys.stdout)
-    return f"{clock_time(event.at)}  {safe(about(event))}  {kind}  {safe(event.text)}"
+    return f"{clock_time(event.at)}  {safe(about(event))}  {kind}  {safe(local_times(event.text))}"
 
 
 why_app = single()
@@ -184,7 +184,8 @@ def explained(view: WhyView, *, wide: bool) -> str:
     from borgish.cli.commands.task import TASK_COLUMNS
     from borgish.cli.problems import refusal_lines
 
-    parts = [f"{safe(view.name)} is {state_text(view.state, view.outcome)}: {safe_lines(view.text)}\n"]
+    reason = safe_lines(local_times(view.text))
+    parts = [f"{safe(view.name)} is {state_text(view.state, view.outcome)}: {reason}\n"]
     if view.refusals:
         parts.append("\n".join(line for refusal in view.refusals for line in refusal_lines(refusal)) + "\n")
     if view.tasks:

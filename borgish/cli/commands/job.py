@@ -43,7 +43,7 @@ from borgish.cli.session import IfGeneration, MaxAffected, noun, session_of
 from borgish.cli.sources import VarOption, values_of
 from borgish.resources import parse_seconds, show_bytes, show_cpu
 from borgish.spec.job import Health, JobSpec
-from borgish.text import age, safe
+from borgish.text import age, local_times, safe
 from borgish.vocabulary import Phase, State
 from borgish.wire.api import (
     Accepted,
@@ -459,7 +459,7 @@ def tasks_path(job: str, verb: str) -> str:
 
 def say_accepted(accepted: object) -> None:
     """Say what a command did."""
-    print_out(safe(getattr(accepted, "text", "")))
+    print_out(safe(local_times(getattr(accepted, "text", ""))))
 
 
 def seconds_of(text: str, option: str) -> float:
@@ -569,7 +569,7 @@ def _what_it_is(detail: JobDetail) -> str:
             ("app", job.app),
             ("skipped", last_words(detail, last) if last and last.skipped and not detail.rollout else ""),
             ("tasks", _counts(detail)),
-            ("reason", job.reason),
+            ("reason", local_times(job.reason)),
             ("starts after", ", ".join(map(str, detail.spec.after))),
             ("ends with", detail.spec.parent),
             ("priority", f"{job.priority} ({job.band}), {job.appclass}"),

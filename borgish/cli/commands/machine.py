@@ -19,7 +19,7 @@ from borgish.cli.listing import (
 from borgish.cli.render import Column, Form, FormOption, age_column, fields, plural, show_one
 from borgish.cli.session import IfGeneration, MaxAffected, noun, session_of
 from borgish.resources import Resources, show_bytes, show_cpu, show_devices
-from borgish.text import age, day_and_time, safe, span
+from borgish.text import age, day_and_time, local_times, safe, span
 from borgish.vocabulary import MachineState, TaintEffect
 from borgish.wire.api import (
     Accepted,
@@ -234,7 +234,7 @@ def machine_in_full(machine: MachineView) -> str:
         [
             ("machine", machine.name),
             ("state", machine.state),
-            ("reason", machine.reason),
+            ("reason", local_times(machine.reason)),
             *(("drain", _drain(each)) for each in machine.drains),
             *(("stays", line) for line in machine.staying),
             ("ending", plural(machine.ending, "program") if machine.ending else ""),

@@ -11,7 +11,7 @@ from borgish.cli.commands.diff import AgesAllowed
 from borgish.cli.confirm import YesOption, confirm
 from borgish.cli.render import Form, FormOption, plural, show_one
 from borgish.cli.session import MaxAffected, session_of, single
-from borgish.text import day_and_time, safe, zoned
+from borgish.text import day_and_time, local_times, safe, zoned
 from borgish.wire.api_past import IS_REMOVED, JobRollback, RollbackPlan, RollbackRequest
 
 app = single()
@@ -87,7 +87,7 @@ def planned(plan: RollbackPlan, *, wide: bool) -> str:
         "budgets": [*map(_marked, plan.budgets)],
         "applications": [*map(_marked, plan.apps)],
         "crons": [*map(_marked, plan.crons), *([f"= {plan.runs}"] if plan.runs else [])],
-        "freeze": [f"= {plan.freeze}"] if plan.freeze else [],
+        "freeze": [f"= {local_times(plan.freeze)}"] if plan.freeze else [],
         "jobs": [_job(job) for job in plan.jobs],
     }
     for section, shown in sections.items():

@@ -11,7 +11,7 @@ from borgish.cli.screen import can_show, print_err
 from borgish.cli.session import DirOption, Session, session_of, single
 from borgish.errors import BorgishError, Unreachable
 from borgish.resources import show_bytes, show_cpu
-from borgish.text import age, span
+from borgish.text import age, local_times, span
 from borgish.wire.api import BandUse, HealthView, StatusView
 from borgish.wire.api_certificates import CertificatesView
 
@@ -89,7 +89,7 @@ def in_full(view: StatusView, url: str, pid: int, masters: str = "") -> str:
                 f"{plural(view.to_change, 'task')} still to be changed or stopped" if view.to_change else "",
             ),
             *(("paused", reason) for reason in view.rollbacks_paused),
-            ("freeze", view.frozen),
+            ("freeze", local_times(view.frozen)),
             (
                 "capacity",
                 f"{show_cpu(view.capacity.cpu_millis)} cpu, {show_bytes(view.capacity.ram_bytes)} ram",

@@ -32,7 +32,7 @@ from borgish.cli.sources import STDIN, VarOption, load, name_of, values_of
 from borgish.errors import BorgishError, Invalid
 from borgish.spec.cron import CronSpec
 from borgish.spec.job import JobSpec
-from borgish.text import safe, show_indexes
+from borgish.text import local_times, safe, show_indexes
 from borgish.wire.api import Accepted
 from borgish.wire.api_plans import PlannedPlace, PlanView
 
@@ -114,7 +114,7 @@ def submit_file(
     accepted = client.post(
         path, body, Accepted, params=params, content_type="application/yaml", expected=expected
     )
-    print_out(safe(accepted.text))
+    print_out(safe(local_times(accepted.text)))
     for note in accepted.notes:
         print_note(note)
     return file.spec.key

@@ -28,7 +28,7 @@ from borgish.cli.screen import print_err
 from borgish.cli.session import noun, session_of
 from borgish.errors import BorgishError
 from borgish.resources import DEVICE_MILLIS, parse_bytes, show_bytes, show_cpu, show_devices
-from borgish.text import age, safe
+from borgish.text import age, local_times, safe
 from borgish.vocabulary import Outcome, Phase, State, task_name
 from borgish.wire.api import IncomingView, ProgramView, TaskList, TaskView
 from borgish.wire.api_commands import CopyCall, ExecCall, TerminalCall
@@ -469,7 +469,7 @@ def task_in_full(task: TaskView, *, wide: bool) -> str:
         [
             ("task", task.name),
             ("state", f"{state_text(task.state, task.outcome)} {task.phase or ''}".strip()),
-            ("reason", task.reason),
+            ("reason", local_times(task.reason)),
             ("since", f"{age(task.since)} ago"),
             ("machine", machine_now(task)),
             ("last machine", "" if machine_now(task) else task.machine or ""),

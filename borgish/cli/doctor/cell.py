@@ -24,7 +24,7 @@ from borgish.cli.render import plural
 from borgish.clock import SystemClock
 from borgish.errors import BorgishError, Unauthenticated, UnsafeConfiguration
 from borgish.resources import show_bytes
-from borgish.text import age, seconds_since, span
+from borgish.text import age, local_times, seconds_since, span
 from borgish.tls.validity import ALARM_SECONDS, Validity
 from borgish.vocabulary import HELD, PROGRAM_MEASURES, Runtime
 from borgish.wire.api import CheckpointView, HealthView, MachineView
@@ -91,9 +91,8 @@ def _refusing(patient: Patient) -> list[Found]:
 
 def _held_back(patient: Patient) -> list[Found]:
     seen = patient.seen
-    found = warn(f"the cell is frozen: {seen.frozen}", "`borgctl unfreeze`, when that is over") * bool(
-        seen.frozen
-    )
+    frozen = f"the cell is frozen: {local_times(seen.frozen)}"
+    found = warn(frozen, "`borgctl unfreeze`, when that is over") * bool(seen.frozen)
     found += [
         Found(Level.WARN, f"a change is paused: {text}", "`borgctl job update status` says how to go on")
         for text in seen.rollbacks_paused

@@ -77,7 +77,13 @@ def test_one_is_shown_with_its_times_and_runs(
     master.answers["GET /v1/crons/ann/nightly"] = detail
     assert run("cron", "show", "nightly") == 0
     shown = capsys.readouterr().out
-    for words in ("2026-11-24 02:00 CET", "ann/nightly-20261122t0100", "forbid", "2 kept, 1 live"):
+    for words in (
+        "2026-11-24 02:00 CET",
+        "ann/nightly-20261122t0100",
+        "forbid",
+        "2 kept, 1 live",
+        "dead (failed)  2026-11-22 02:00 CET",
+    ):
         assert words in shown
 
 

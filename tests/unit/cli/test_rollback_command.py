@@ -59,7 +59,7 @@ crons
   - ann/hourly is removed
 
 freeze
-  = the cell stays frozen by ann since 2026-01-01T00:00:00.000Z
+  = the cell stays frozen by ann since 2026-01-01 02:00:00
 
 jobs
   - ann/late: is removed; 2 stop

@@ -3,6 +3,7 @@
 import json
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 
 import msgspec
@@ -187,6 +188,63 @@ def test_why(master: FakeMaster, run: Run, capsys: Out) -> None:
     shown = capsys.readouterr().out
     assert shown.startswith("ann/web/1 is running: It waits.\n")
     assert "was placed on m1" in shown
+
+
+AT, LOCAL = "2026-01-02T23:30:00.250Z", "2026-01-03 05:00:00"
+
+
+@pytest.fixture
+def in_kolkata(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Be five and a half hours ahead of UTC."""
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "IST-05:30")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+@pytest.mark.usefixtures("in_kolkata")
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("why", "web/1"),
+        ("status",),
+        ("job", "show", "web"),
+        ("job", "list"),
+        ("task", "show", "web/1"),
+        ("task", "list"),
+        ("machine", "show", "m1"),
+        ("machine", "list"),
+        ("events",),
+        ("freeze",),
+    ],
+    ids=" ".join,
+)
+def test_instants_in_what_the_master_says_are_local_to_people(
+    master: FakeMaster, run: Run, capsys: Out, words: tuple[str, ...]
+) -> None:
+    text = f"it waits since {AT}."
+    said, here = job(reason=text), task(name="ann/web/1", index=1, reason=text)
+    happened, waits = event(3, text), msgspec.structs.replace(refusal(), text=text)
+    master.has(said)
+    master.answers |= {
+        "GET /v1/why/ann/web/1": WhyView("ann/web/1", said.state, text, (waits,), (here,), (happened,)),
+        "GET /v1/status": msgspec.structs.replace(status(), frozen=text),
+        "GET /v1/jobs/ann/web": JobDetail(said, spec(), (waits,)),
+        "GET /v1/tasks": TaskList((here,)),
+        "GET /v1/tasks/ann/web/1": here,
+        "GET /v1/machines": {"items": [machine(reason=text)]},
+        "GET /v1/machines/m1": machine(reason=text),
+        "GET /v1/events": {"items": [happened]},
+        "POST /v1/freeze": Accepted(9, "cell", text),
+    }
+    assert run(*words) == 0
+    shown = capsys.readouterr().out
+    assert f"it waits since {LOCAL}." in shown
+    assert AT not in shown
+    if words != ("freeze",):
+        assert run(*words, "-o", "json") == 0
+        assert AT in capsys.readouterr().out
 
 
 def test_why_of_what_is_no_job_is_that_of_the_application(master: FakeMaster, run: Run, capsys: Out) -> None:

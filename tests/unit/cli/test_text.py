@@ -1,11 +1,12 @@
 """Foreign text made safe; times, indexes and amounts as people read them."""
 
+import time
 from collections.abc import Callable
 
 import pytest
 
 from borgish.cli.render import as_json, as_yaml, parse_indexes, safe_output
-from borgish.text import age, safe, show_indexes, span
+from borgish.text import age, local_times, safe, show_indexes, span
 
 NASTY = "a\x1b[2J\x07\r\n\x9b31m\u202eb\u2028c"
 
@@ -36,6 +37,28 @@ def test_span(seconds: float, shown: str) -> None:
 def test_age_counts_from_utc() -> None:
     assert age("1970-01-01T00:00:10Z", now=310.0) == "5m"
     assert age(None) == "-"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("since 2026-01-02T03:04:05.678Z, and", "since 2026-01-02 05:04:05, and"),
+        ("2026-01-02T23:04:05.678Z", "2026-01-03 01:04:05"),
+        ("--since=2026-01-02T03:04:05.678Z", None),
+        ("invalid '2026-01-02T03:04:05.678Z'", None),
+        ("2026-01-02T03:04:05Z of a program", None),
+        ("2026-99-02T03:04:05.678Z", None),
+        ("", None),
+    ],
+)
+def test_instants_of_the_master_are_told_in_the_zone_of_who_asks(
+    text: str, shown: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "EAST-02:00")
+        time.tzset()
+        assert local_times(text) == (text if shown is None else shown)
+    time.tzset()
 
 
 def test_indexes_there_and_back() -> None:

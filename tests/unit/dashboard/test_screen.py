@@ -1,5 +1,7 @@
 """Whole screens of each place: exactly their size, whatever others wrote, and with a way on."""
 
+import time
+
 import msgspec
 import pytest
 from rich.cells import cell_len
@@ -357,6 +359,22 @@ def test_what_is_in_the_way_is_read_to_its_last_word() -> None:
         views = (first, *answers.known(at).answer.views[1:])
         made = " ".join(rows(shown(at, 80, 30, answers.known(at, answer=Answer(asks(at), views)))))
         assert LONG in " ".join(made.split())
+
+
+def test_instants_in_what_the_master_says_are_local(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "since 2026-01-02T23:30:00.250Z"
+    event = msgspec.structs.replace(answers.why().events[0], text=text)
+    why = msgspec.structs.replace(answers.why(), text=text, events=(event,))
+    at = answers.place(View.WHY)
+    busy = summaries.busy()
+    frozen = msgspec.structs.replace(busy, status=msgspec.structs.replace(busy.status, frozen=text))
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "IST-05:30")
+        time.tzset()
+        made = "\n".join(rows(shown(at, 80, 30, answers.known(at, frozen, answer=Answer(asks(at), (why,))))))
+    time.tzset()
+    assert made.count("since 2026-01-03 05:00:00") == 3
+    assert "Z" not in made
 
 
 def test_errors_and_what_a_command_said_are_read_to_their_last_word() -> None:
