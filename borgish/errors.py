@@ -34,6 +34,8 @@ from typing import ClassVar
 
 import msgspec
 
+from borgish.text import begun
+
 
 class Mistake(msgspec.Struct, frozen=True, omit_defaults=True):
     """One thing wrong in what a user wrote. ``line`` and ``column`` count from 1; 0 is unknown."""
@@ -60,7 +62,7 @@ class BorgishError(Exception):
         self.hint = hint
 
     def __str__(self) -> str:
-        return f"{self.message}. {self.hint}" if self.hint else self.message
+        return f"{self.message}. {begun(self.hint)}" if self.hint else self.message
 
 
 class Refused(BorgishError):

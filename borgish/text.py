@@ -55,6 +55,11 @@ def first_line(text: str) -> str:
     return text.partition("\n")[0]
 
 
+def begun(text: str) -> str:
+    """Return a text as a sentence begins: with a capital, if a word stands first, and no name or path."""
+    return text[0].upper() + text[1:] if text.partition(" ")[0].isalpha() else text
+
+
 def span(seconds: float) -> str:
     """Return a duration in whole units, the largest that gives at least two: ``90s``, ``5m``, ``3h``."""
     seconds = max(0.0, seconds)

@@ -20,6 +20,7 @@ from borgish.cli.render import Column
 from borgish.cli.session import ALL, LOCAL, Session, cells_folder, expect_logged_in, logged_in, session_of
 from borgish.errors import BorgishError, Forbidden, Invalid, NotFound, Unauthenticated, Unreachable
 from borgish.resources import Resources
+from borgish.text import begun
 from borgish.wire.api import HealthView, StatusView, WhoamiView
 
 if TYPE_CHECKING:
@@ -142,7 +143,7 @@ def say_failed(failed: Mapping[str, BorgishError]) -> int:
         hint = error.hint
         if isinstance(error, Unauthenticated) and name != LOCAL:
             hint = f"`borgctl login URL --name {name}` keeps another token"
-        print_error(f"{name}: {error.message}" + f". {hint}" * bool(hint))
+        print_error(f"{name}: {error.message}" + f". {begun(hint)}" * bool(hint))
     return NOT_ALLOWED if failed else DONE
 
 

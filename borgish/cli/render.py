@@ -74,7 +74,7 @@ def _form(text: "str | Form", words: Sequence[str]) -> Form:
         try:
             Template(template := text.removeprefix(_TEMPLATE))
         except Invalid as error:
-            raise typer.BadParameter(f"{error.message}. {error.hint}") from None
+            raise typer.BadParameter(str(error)) from None
         return Form("template", template)
     if text not in words:
         raise typer.BadParameter(f"'{safe(text)}' is not one of {', '.join(words)}, template='{{name}}'")

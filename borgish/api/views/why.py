@@ -20,7 +20,7 @@ from borgish.cell.tasks.failing import avoided, is_trial
 from borgish.cell.tasks.max_failures import too_many_failed
 from borgish.cell.updates.handover import Departures, Way, handover_cause, handover_words
 from borgish.clock import Now
-from borgish.text import has_index, instant, show_indexes
+from borgish.text import begun, has_index, instant, show_indexes
 from borgish.vocabulary import (
     FAILURES,
     HELD_BACK,
@@ -412,9 +412,7 @@ def _examples(observed: Observed, job: Job) -> Iterator[Task]:
 
 
 def _sentence(text: str) -> str:
-    text = text.strip()
-    if text.partition(" ")[0].isalpha():  # not a name, a path or a command in quotes
-        text = text[0].upper() + text[1:]
+    text = begun(text.strip())
     return text if text.endswith((".", "!", "?")) else f"{text}."
 
 

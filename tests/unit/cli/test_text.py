@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from borgish.cli.render import as_json, as_yaml, parse_indexes, safe_output
+from borgish.errors import BorgishError
 from borgish.text import age, local_times, safe, show_indexes, span
 
 NASTY = "a\x1b[2J\x07\r\n\x9b31m\u202eb\u2028c"
@@ -59,6 +60,20 @@ def test_instants_of_the_master_are_told_in_the_zone_of_who_asks(
         time.tzset()
         assert local_times(text) == (text if shown is None else shown)
     time.tzset()
+
+
+@pytest.mark.parametrize(
+    ("hint", "shown"),
+    [
+        ("see what its #! line names", "no program '/x'. See what its #! line names"),
+        ("`borgctl up` starts one", "no program '/x'. `borgctl up` starts one"),
+        ("ann/web has it", "no program '/x'. ann/web has it"),
+        ("Ask an admin", "no program '/x'. Ask an admin"),
+        ("", "no program '/x'"),
+    ],
+)
+def test_an_error_in_one_line_is_made_of_sentences(hint: str, shown: str) -> None:
+    assert str(BorgishError("no program '/x'", hint)) == shown
 
 
 def test_indexes_there_and_back() -> None:

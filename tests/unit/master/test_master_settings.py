@@ -72,7 +72,7 @@ def test_the_scheduler_is_as_the_file_says(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("policy = 'tetris'", f"scheduler.policy: 'tetris' is not known. known are {', '.join(POLICIES)}"),
+        ("policy = 'tetris'", f"scheduler.policy: 'tetris' is not known. Known are {', '.join(POLICIES)}"),
         ("policy = 7", "scheduler.policy: must be a text in quotes, and is a whole number"),
         ("score_cache = 1", "scheduler.score_cache: must be true or false, and is a whole number"),
         ("cache = true", "scheduler.cache: there is no such key"),
