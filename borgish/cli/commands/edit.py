@@ -85,10 +85,14 @@ def edit_job(
 
 def _edited(session: Session, path: Path, before: JobSpec) -> tuple[int, JobFile | None]:
     """Return the file as it was edited; without one, the exit code: DONE where nothing was changed."""
+    written = path.read_bytes()
     while True:
         if (failure := open_editor(path)) is not None:
             print_error(f"nothing was submitted: {failure}")
-            print_hint(f"what there is of it is in {path}")
+            if _is_untouched(path, written):
+                shutil.rmtree(path.parent, ignore_errors=True)
+            else:
+                print_hint(f"what there is of it is in {path}")
             return FAILED, None
         file = checked_file(session, path, before.user)
         if file is not None and file.spec.key != before.key:
@@ -103,6 +107,11 @@ def _edited(session: Session, path: Path, before: JobSpec) -> tuple[int, JobFile
         if not _asks_to_go_on():
             _say_kept(path, before.key)
             return USAGE, None
+
+
+def _is_untouched(path: Path, written: bytes) -> bool:
+    """Whether a file is as it was written, and no editor that was killed left its own beside it."""
+    return [*path.parent.iterdir()] == [path] and path.read_bytes() == written
 
 
 def open_editor(path: Path) -> str | None:
