@@ -205,6 +205,10 @@ class Fenced(BorgishError):
     exit_code = 71
 
 
+class LostElection(Fenced):
+    """Another master came to lead this cell a moment before this one would have."""
+
+
 class StoreDamaged(BorgishError):
     """What is stored does not verify."""
 

@@ -6,6 +6,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -24,7 +25,7 @@ from borgish.credentials import (
     make_credentials,
     read_credentials,
 )
-from borgish.errors import BorgishError, UnsafeConfiguration
+from borgish.errors import BorgishError, LostElection, UnsafeConfiguration
 from borgish.master.certificates import Certificates
 from borgish.master.daemon import Daemon, Listener
 from borgish.master.host.garbage import settle
@@ -61,12 +62,20 @@ async def live(
     ``may_wait``: stand by while another leads, rather than refuse to run. ``take_over``: what to lead though
     the machines say that it should not be.
     """
-    process = Process(settings, _stop_signals(), may_wait=may_wait, take_over=take_over)
-    hangup.handle(asyncio.get_running_loop(), lambda: process.reload(read_anew))
-    try:
-        await process.run()
-    finally:
-        await process.end()
+    stopping = _stop_signals()
+    while not stopping.done():
+        process = Process(settings, stopping, may_wait=may_wait, take_over=take_over)
+        hangup.handle(asyncio.get_running_loop(), partial(process.reload, read_anew))
+        try:
+            await process.run()
+        except LostElection as lost:  # as where several start at the same moment
+            if not may_wait:
+                raise
+            log.info("%s", lost.message)
+        else:
+            return
+        finally:
+            await process.end()
 
 
 class _Reading(msgspec.Struct, frozen=True):

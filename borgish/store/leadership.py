@@ -21,7 +21,7 @@ import msgspec
 from sqlalchemy import Connection, Double, cast, extract, func, inspect, literal, select, update
 
 from borgish.clock import SystemClock
-from borgish.errors import Fenced, InUse, UnsafeConfiguration
+from borgish.errors import InUse, LostElection, UnsafeConfiguration
 from borgish.store.tables import leadership
 
 HOLDER_EXIT_SECONDS_MAX = 5.0
@@ -139,7 +139,7 @@ def read_leadership(connection: Connection) -> Leadership | None:
 def raise_epoch(connection: Connection, holder: str, address: str, after: int | None) -> int:
     """Become the leader, within the caller's transaction; return the new epoch.
 
-    With ``after`` only if nobody has led since that epoch; raises Fenced otherwise.
+    With ``after`` only if nobody has led since that epoch; raises LostElection otherwise.
     """
     values = {"holder": holder, "address": address, "renewed_at": func.now()}
     raised = update(leadership).values(epoch=leadership.c.epoch + 1, **values)
@@ -147,7 +147,9 @@ def raise_epoch(connection: Connection, holder: str, address: str, after: int | 
         raised = raised.where(leadership.c.epoch == after)
     epoch = connection.execute(raised.returning(leadership.c.epoch)).scalar_one_or_none()
     if epoch is None:
-        raise Fenced(f"Another borgmaster became leader after epoch {after} first", "It leads the cell now")
+        raise LostElection(
+            f"Another borgmaster became leader after epoch {after} first", "It leads the cell now"
+        )
     if _is_postgres(connection):
         connection.execute(select(func.pg_advisory_lock(_LOCK_CLASS, epoch)))
     return int(epoch)

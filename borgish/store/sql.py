@@ -197,7 +197,7 @@ class SqlStore:
     # Writing
 
     def lead(self, holder: str, address: str) -> int:
-        """Become the leader; return the new epoch. Raises Fenced when another was quicker."""
+        """Become the leader; return the new epoch. Raises LostElection when another was quicker."""
         reach("lead.begin")
         with self._writing() as connection:
             self._epoch = raise_epoch(connection, holder, address, self.expected_epoch)

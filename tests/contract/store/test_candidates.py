@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import make_url
 
 from borgish.cell.events import MachineUp
-from borgish.errors import Fenced, InUse, Unreachable, UnsafeConfiguration
+from borgish.errors import Fenced, InUse, LostElection, Unreachable, UnsafeConfiguration
 from borgish.store import election, leadership, postgres
 from borgish.store.checkpoints import Retention
 from borgish.store.election import Candidate, make_candidate
@@ -177,7 +177,7 @@ def test_a_lease_that_is_over_is_won_from_a_leader_that_hangs(server: InDatabase
     rival = won(third)  # it has seen the same
     store.load()
     store.lead("patient", "there")
-    with pytest.raises(Fenced, match="became leader after epoch 1 first"):
+    with pytest.raises(LostElection, match="became leader after epoch 1 first"):
         rival.lead("rival", "elsewhere")
     with pytest.raises(Fenced):
         life.do()
