@@ -111,7 +111,10 @@ def rotate_authority(
         if view.moved and view.stage == "none":
             print_out(f"authority: {view.authority}")
             if len(client.each_master()) > 1:
-                print_err("Next: `borgctl cell seal` here, `cell unseal` on the host of each other master")
+                print_err(
+                    f"Next: `borgctl cell seal` on the host of {client.url}, which has the new authority; on "
+                    "those of the others `borgctl cell unseal`, and start their borgmasters anew"
+                )
             return
         if view.behind and not view.moved:
             if not deadline.left:
