@@ -253,7 +253,7 @@ def create_token(
 
     It holds 90 days, that of an admin one day, unless `--for` says otherwise.
     """
-    from borgish.cli.commands.invite import authority_of, url_for_others
+    from borgish.cli.commands.invite import authority_of, urls_for_others
     from borgish.cli.screen import print_err, print_out
     from borgish.credentials import write_private
     from borgish.ids import new_token
@@ -281,7 +281,7 @@ def create_token(
         print_err(accepted.text)
         print_out(token)
     if authority := authority_of(client):
-        print_err(f"to use it elsewhere: borgctl login {url_for_others(client)} --authority {authority}")
+        print_err(f"to use it elsewhere: borgctl login {urls_for_others(client)} --authority {authority}")
 
 
 def _bands(text: str | None) -> tuple[str, ...]:

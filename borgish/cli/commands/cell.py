@@ -27,7 +27,7 @@ from borgish.cli.session import (
     session_of,
     single,
 )
-from borgish.errors import Invalid, NotFound, Unauthenticated
+from borgish.errors import Invalid, NotFound, Unauthenticated, Unreachable
 from borgish.vocabulary import NAME_PATTERN
 
 if TYPE_CHECKING:
@@ -54,7 +54,9 @@ COLUMNS: tuple[Column[CellRow], ...] = (
 
 @login_app.command()
 def login(
-    url: Annotated[str, typer.Argument(metavar="URL", help="The borgmaster, like https://host:7400.")],
+    url: Annotated[
+        str, typer.Argument(metavar="URL", help="The borgmaster, like https://host:7400; of several A,B.")
+    ],
     token_file: Annotated[
         Path | None,
         typer.Option("--token-file", metavar="FILE", help="The token. Default: it is asked for, or read."),
@@ -71,17 +73,16 @@ def login(
 
     The token is read from a file, from a pipe, or asked for; never from the command line, where others of
     this host could see it. By https the authority that answers is compared with --authority before the
-    token is sent.
+    token is sent. Name all masters of a cell: commands go on to the next where one does not answer.
     """
     import tempfile
 
     from borgish.cli.session import read_token
-    from borgish.tls.pinning import fetch_authority
 
     token = read_token(token_file) if token_file else _ask_token()
     if not token:
         raise Unauthenticated("no token was given", "Type it, pipe it in, or name its file with --token-file")
-    if url.startswith("https://") and not authority and "BORGISH_CA" not in os.environ:
+    if "https://" in url and not authority and "BORGISH_CA" not in os.environ:
         raise Invalid(
             "nothing says by which authority the cell is known",
             "give --authority HASH, which `borgctl token create` prints, or BORGISH_CA with its file",
@@ -90,9 +91,23 @@ def login(
         ca = Path(os.environ.get("BORGISH_CA", "") or Path(folder) / "authority.pem")
         if authority:
             ca = Path(folder) / "authority.pem"
-            ca.write_bytes(fetch_authority(url, authority.lower()))
+            ca.write_bytes(_fetch_authority(url, authority.lower()))
         known = ca.read_text("utf-8") if ca.exists() else ""
         _log_in(url, token, name, str(ca) if known else "", known)
+
+
+def _fetch_authority(urls: str, wanted: str) -> bytes:
+    """Return the authority with this hash from the first of the masters that is there."""
+    from borgish.addresses import several
+    from borgish.tls.pinning import fetch_authority
+
+    first, *others = several(urls) or (urls,)
+    for following in others:
+        try:
+            return fetch_authority(first, wanted)
+        except Unreachable:
+            first = following
+    return fetch_authority(first, wanted)
 
 
 def _log_in(url: str, token: str, name: str, ca: str, authority: str) -> None:
@@ -117,6 +132,7 @@ def _ask_token() -> str:
 
 
 def _keep(name: str, url: str, token: str, authority: str) -> None:
+    from borgish.addresses import several
     from borgish.credentials import write_private
 
     folder = cells_folder() / name
@@ -125,7 +141,10 @@ def _keep(name: str, url: str, token: str, authority: str) -> None:
     write_private(folder / "token", token + "\n")
     if authority:
         write_private(folder / "authority.pem", authority)
-    client: dict[str, object] = {"url": url, "token_file": "token"}
+    urls = several(url)
+    client: dict[str, object] = {"url": urls[0], "token_file": "token"}
+    if len(urls) > 1:
+        client["masters"] = urls
     if authority:
         client |= {"ca": "authority.pem", "pinned": True}
     write_private(folder / "client.json", json.dumps(client, indent=2) + "\n")

@@ -15,7 +15,7 @@ from borgish.cli.complete import cells as completed
 from borgish.cli.merging import RANKS, merged
 from borgish.resources import Resources
 from borgish.vocabulary import Outcome, State
-from borgish.wire.api import JobList, MachineList, Problem, TaskList
+from borgish.wire.api import JobList, MachineList, Problem, TaskList, WhoamiView
 from tests.ports import free_port
 from tests.unit.cli.conftest import Run
 from tests.unit.cli.samples import FakeMaster, job, machine, status, task
@@ -238,6 +238,21 @@ def test_a_word_for_other_cells_is_no_cell_s_name(name: str, masters: Masters, r
     url = masters["east"].url
     assert run("login", url, "--name", name, "--token-file", Path.home() / "token") == 2
     assert f"'{name}' means" in capsys.readouterr().err
+
+
+def test_a_login_keeps_all_masters_that_are_named(
+    masters: Masters, run: Run, capsys: Out, tmp_path: Path
+) -> None:
+    (Path.home() / "token").write_text("bgt_x\n")
+    gone, there = f"http://127.0.0.1:{free_port()}", masters["east"].url
+    masters["east"].answers["GET /v1/whoami"] = WhoamiView("ann", "user")
+    named = f"{gone},{there}"
+    assert run("login", named, "--name", "pair", "--token-file", Path.home() / "token") == 0
+    kept = json.loads((tmp_path / "config" / "borgish" / "cells" / "pair" / "client.json").read_bytes())
+    assert (kept["url"], kept["masters"]) == (gone, [gone, there])
+    capsys.readouterr()
+    assert run("job", "list", "-o", "name") == 0
+    assert names_of(capsys.readouterr().out) == ["ann/both", "ann/web"]
 
 
 def test_names_of_cells_are_completed(masters: Masters) -> None:
