@@ -57,6 +57,8 @@ _REFUSALS: dict[int, type[Refused]] = {
 _TLS_HINT = "The authority that signs the master is `ca` in client.json, or BORGISH_CA beside --url"
 _CLEAR_HINT = "Other hosts reach a borgmaster by https://: `borgctl login URL --authority HASH`"
 _UP_HINT = "Is the cell up? `borgctl up` starts it"
+_UP_WRITES_IT = "`borgctl up` writes it, for its own user only"
+_WRITTEN_BY_HAND = "`borgctl cell recover` makes one on the host of the borgmaster, `borgctl login` keeps one"
 _START_HINT = "Does a borgmaster run there? Start it as it was started before, or look into its log"
 
 
@@ -137,8 +139,9 @@ class Client:
         file = _read_client_file(os.path.join(where, "client.json"))
         token_file = os.path.join(where, file.token_file)
         ca = os.path.join(where, file.ca) if file.ca else ""
-        urls, hint = ",".join((file.url, *file.masters)), _UP_HINT if _made_by_up(where) else _START_HINT
-        token = _read_token(token_file)
+        urls, is_of_up = ",".join((file.url, *file.masters)), _made_by_up(where)
+        hint = _UP_HINT if is_of_up else _START_HINT
+        token = _read_token(token_file, _UP_WRITES_IT if is_of_up else _WRITTEN_BY_HAND)
         return cls(urls, token, ca, timeout_seconds, token_file, hint, pinned=file.pinned and bool(ca))
 
     @property
@@ -567,15 +570,13 @@ def _read_client_file(path: str) -> ClientFile:
         raise Unreachable(f"{path} is damaged: {error}", "`borgctl up` writes it anew") from error
 
 
-def _read_token(path: str) -> str:
+def _read_token(path: str, hint: str) -> str:
     try:
         with open(path, encoding="ascii") as file:
             return file.read().strip()
     except (OSError, ValueError) as error:  # ValueError: not ASCII, or contains a NUL character
         reason = str(getattr(error, "strerror", None) or "it is not text").lower()
-        raise Unauthenticated(
-            f"the token file {path} cannot be read: {reason}", "`borgctl up` writes it, for its own user only"
-        ) from error
+        raise Unauthenticated(f"the token file {path} cannot be read: {reason}", hint) from error
 
 
 def _decode(body: bytes, answer: type[T]) -> T:

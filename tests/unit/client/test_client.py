@@ -222,8 +222,14 @@ def test_a_folder_without_a_cell_says_how_to_get_one(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_a_token_says_where_it_was_looked_for(tmp_path: Path) -> None:
-    with pytest.raises(Unauthenticated, match=r"tokens/admin\.token"):
+    with pytest.raises(Unauthenticated, match=r"tokens/admin\.token") as caught:
         found(tmp_path, GOOD, token=None)
+    assert "`borgctl cell recover`" in caught.value.hint
+    (tmp_path / "cell.toml").touch()
+    (tmp_path / "machines").mkdir()
+    with pytest.raises(Unauthenticated) as caught:
+        Client.find(tmp_path)
+    assert "`borgctl up`" in caught.value.hint
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"url": 3, "token_file": "x"}'])
