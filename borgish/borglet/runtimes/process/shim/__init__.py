@@ -1,6 +1,6 @@
 """The program that starts programs, and stays with each until its end. It imports nothing else of borgish.
 
-The text of these modules is fed to a bare interpreter, the *zygote*, which waits on a socket and forks
+The code of these modules is fed to a bare interpreter, the *zygote*, which waits on a socket and forks
 once for each request. The fork is a *shim*: it starts one program, writes its output to rotated files,
 waits for it, kills what it left behind, writes how it ended, and carries the next run that it is asked for,
 or ends itself. It depends on neither the zygote nor whoever asked, so programs and their exit codes survive
