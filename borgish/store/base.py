@@ -261,14 +261,20 @@ _DAMAGE = (
 )
 _FULL = ("disk is full", "no space left", "disk full", "could not extend file")
 _LOCKED = ("database is locked", "table is locked")
+_READ_ONLY_TRANSACTION = ("read-only transaction",)  # Postgres
 _READ_ONLY = ("readonly database", "read-only")
 _DISK = ("disk i/o error", "input/output error", "could not fsync", "could not write")
 
+READ_ONLY_HINT = (
+    "Look at default_transaction_read_only of the server, the database and this user; a server that became a "
+    "replica (pg_is_in_recovery) takes no writes either"
+)
 DAMAGED_HINT = "The borgmaster's log says what can be saved, and how"
 
 _HINTS = (
     (_FULL, "Make room on the database's disk, then start again"),
     (_LOCKED, "End the program that holds it, then start again; readers open it with mode=ro"),
+    (_READ_ONLY_TRANSACTION, READ_ONLY_HINT),
     (_READ_ONLY, "Let this user write to the database, its file and its folder, then start again"),
     (_DISK, "Look at the disk and the kernel's log, then start again: what was committed is read back"),
 )

@@ -13,7 +13,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from borgish.errors import BorgishError, Unreachable, UnsafeConfiguration
 from borgish.failpoints import reach
-from borgish.store.base import reason_of
+from borgish.store.base import READ_ONLY_HINT, reason_of
 from borgish.store.leadership import FileLock
 
 _CONNECT = {
@@ -97,13 +97,18 @@ def _check_not_pooled(url: URL, first: Connection) -> None:
 
 
 def check_writable(connection: Connection) -> None:
-    """Raise Unreachable for a replica, which may become the server to write to at any moment."""
+    """Raise Unreachable for a replica and for a read-only server: to either we may write at any moment."""
+    asked = "SELECT pg_is_in_recovery(), current_setting('transaction_read_only') = 'on'"
     with connection.begin():
-        is_replica = connection.exec_driver_sql("SELECT pg_is_in_recovery()").scalar_one()
+        is_replica, is_read_only = connection.exec_driver_sql(asked).one()
     if is_replica:
         raise Unreachable(
             f"Postgres at {_shown(connection.engine.url)} is a replica, which takes no writes",
             "Name the primary, or several hosts with target_session_attrs=read-write",
+        )
+    if is_read_only:
+        raise Unreachable(
+            f"Postgres at {_shown(connection.engine.url)} is read-only for this user", READ_ONLY_HINT
         )
 
 

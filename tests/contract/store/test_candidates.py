@@ -5,10 +5,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from sqlalchemy import make_url
+from sqlalchemy import make_url, text
 
 from borgish.cell.events import MachineUp
-from borgish.errors import Fenced, InUse, LostElection, Unreachable, UnsafeConfiguration
+from borgish.errors import Fenced, InUse, LostElection, OutcomeUnknown, Unreachable, UnsafeConfiguration
 from borgish.store import election, leadership, postgres
 from borgish.store.checkpoints import Retention
 from borgish.store.election import Candidate, make_candidate
@@ -283,6 +283,31 @@ def test_a_server_that_went_away_is_found_again(server: InDatabase, tmp_path: Pa
         second.try_lead()
     won(second).close()  # the leader's session went away as well
     life.store.close()
+
+
+@pytest.mark.postgres
+def test_a_read_only_server_is_not_led_and_says_why(server: InDatabase, tmp_path: Path) -> None:
+    """The leader finds it at its next write; one who stands by goes on, and leads when it may write."""
+    life = Life(won(make_candidate(server.url, CELL, tmp_path / "a", Retention(), LEASE_SECONDS)))
+    life.do()
+    second = make_candidate(server.url, CELL, tmp_path / "b", Retention(), LEASE_SECONDS)
+    name = make_url(server.url).database
+    server.run(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+    try:
+        assert isinstance(life.store, SqlStore)
+        setting = "set_config('default_transaction_read_only', 'on', false)"
+        life.store.rows(text(f"SELECT {setting}"))  # as for every session by a reload of the server
+        with pytest.raises(OutcomeUnknown, match="read-only transaction") as ended:
+            life.do()
+        assert "default_transaction_read_only" in ended.value.hint
+        life.store.close()
+        with pytest.raises(Unreachable, match="is read-only for this user") as waiting:
+            wait_until(second.try_lead)
+        assert "default_transaction_read_only" in waiting.value.hint
+    finally:
+        make_writable = f"ALTER DATABASE {name} SET default_transaction_read_only = off"
+        server.run(f"SET transaction_read_only = off; {make_writable}")
+    won(second).close()
 
 
 @pytest.mark.postgres
