@@ -109,9 +109,9 @@ class AuthMiddleware:
             await self._app(scope, receive, watched)
             reach("answer.sent")
         except asyncio.CancelledError:
-            if self._tokens.principal(request.token) == request.principal:
-                raise
-            if request.begun:
+            is_known = self._tokens.principal(request.token) == request.principal
+            if is_known or request.begun:
+                # Also when the listener ends: whoever gets no answer asks the next master the same.
                 await cut_off(scope, receive)
             else:
                 await refuse(_unknown_token(), send)

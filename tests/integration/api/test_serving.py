@@ -1,4 +1,5 @@
 import asyncio
+import contextlib
 import ipaddress
 import ssl
 from datetime import UTC, datetime, timedelta
@@ -13,7 +14,7 @@ from cryptography.x509.oid import NameOID
 
 from borgish.addresses import is_loopback
 from borgish.api.app import create_app
-from borgish.api.middleware import App
+from borgish.api.middleware import LOOPBACK_HOSTS, App, AuthMiddleware
 from borgish.api.serve import Tls, serve
 from borgish.client import Client
 from borgish.clock import SystemClock
@@ -113,3 +114,23 @@ async def test_tls_older_than_1_3_is_not_spoken(tls: Tls) -> None:
     with pytest.raises(OSError, match=r"^$|alert|reset"):  # told so, or cut off, whichever comes first
         await asyncio.open_connection("127.0.0.1", serving.port, ssl=context)
     await serving.stop()
+
+
+async def test_who_waits_for_an_answer_at_the_end_is_cut_off_without_an_error(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    asked = asyncio.Event()
+
+    async def waits(*_: object) -> None:
+        asked.set()
+        await asyncio.Event().wait()
+
+    serving = await serve(AuthMiddleware(waits, TOKENS, LOOPBACK_HOSTS), "127.0.0.1", 0)
+    reader, writer = await asyncio.open_connection("127.0.0.1", serving.port)
+    writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer bgt_admin\r\n\r\n")
+    await asked.wait()
+    await serving.stop()
+    with contextlib.suppress(ConnectionError):
+        assert await reader.read() == b""
+    writer.close()
+    assert caplog.messages == []

@@ -35,6 +35,7 @@ def test_a_leader_that_cannot_renew_stops_itself(nursery: Nursery, tmp_path: Pat
                 assert status == Fenced.status
             assert siege.ended() == Fenced.exit_code == 71
             assert "The lease could not be renewed" in siege.said()
+            assert "Traceback" not in siege.said(), "of who waited for the commit"
         finally:
             os.kill(session, signal.SIGCONT)
         siege.start()
