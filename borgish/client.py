@@ -481,10 +481,10 @@ def expect_safe(url: str) -> SplitResult:
 
 def refusal(url: str, status: int, headers: Headers, body: bytes) -> BorgishError:
     """Return the error that an answer of the master at ``url`` stands for."""
+    is_problem = (headers.get("content-type") or "").partition(";")[0].strip() == "application/problem+json"
     if status == SENT_ON and (where := headers.get("location")):
-        return Redirected(url, where)
-    kind = (headers.get("content-type") or "").partition(";")[0].strip()
-    if kind != "application/problem+json":
+        return Redirected(url, where, _problem(body, status).detail if is_problem else "")
+    if not is_problem:
         return Unreachable(
             f"{url} answered {status} and is not a borgmaster",
             "Another program listens there: stop it, or check the address in client.json",

@@ -47,10 +47,12 @@ class NobodyLeads(Unreachable):
 class Redirected(BorgishError):
     """A standby answers, and says who leads."""
 
-    def __init__(self, asked: str, location: str) -> None:
+    def __init__(self, asked: str, location: str, detail: str = "") -> None:
+        """``detail``: what the standby says of it."""
         parts = urlsplit(location)
         self.where = f"{parts.scheme}://{parts.netloc}"
-        super().__init__(f"{asked} redirects to {self.where}", "Ask there")
+        message = f"{asked} redirects to {self.where}"
+        super().__init__(f"{message} ({detail})" if detail else message, "Ask there")
 
 
 class Masters:

@@ -118,6 +118,8 @@ class StandbyApp:
         asked = scope["raw_path"] + (b"?" + scope["query_string"] if scope["query_string"] else b"")
         here = why or f"the borgmaster at {view.address} stands by"
         detail = f"{here}; the one at {view.leader} leads"
+        if view.trouble:  # where only this one cannot follow, who led still leads: the client is to ask there
+            detail = f"{here} and cannot follow: {view.trouble}; the one at {view.leader} led last"
         problem = Problem("Temporary Redirect", 307, detail, hint=f"Ask {view.leader}")
         return problem.status, *_encoded(problem, (b"location", view.leader.encode() + asked))
 

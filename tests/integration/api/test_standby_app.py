@@ -38,6 +38,7 @@ from borgish.wire.api import (
 )
 from borgish.wire.api_past import CheckpointDetail, CheckpointList, DiffView, HistoryList, PastWindow
 from tests.integration.api.fakes import CHECKPOINT, PAST, PATIENCE_SECONDS, TOKENS, FakeMoments, RunningApi
+from tests.ports import free_port
 
 T = TypeVar("T")
 ANY = {"at_least": 0}
@@ -155,6 +156,17 @@ def test_that_nobody_leads_is_said(one: Standby, monkeypatch: pytest.MonkeyPatch
     status, headers, _ = one.ask("GET", "/v1/jobs", "bgt_ann")
     assert (status, headers["retry-after"]) == (503, str(standby.AGAIN_SECONDS))
     with pytest.raises(Unreachable, match=r"no borgmaster .* leads: .* stands by: Postgres does not answer"):
+        Client(one.url, "bgt_ann").get("/v1/status", None, StatusView)
+
+
+def test_who_is_sent_on_in_vain_is_told_why_it_cannot_follow(
+    one: Standby, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("borgish.masters.LEADERLESS_SECONDS_MAX", 0.1)
+    gone = f"http://127.0.0.1:{free_port()}"
+    one.view = msgspec.structs.replace(VIEW, leader=gone, trouble="Postgres does not answer")
+    said = rf"redirects to {gone} \(.* stands by and cannot follow: Postgres does not answer; .* led last\)"
+    with pytest.raises(Unreachable, match=said):
         Client(one.url, "bgt_ann").get("/v1/status", None, StatusView)
 
 
