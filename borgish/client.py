@@ -327,6 +327,8 @@ class Client:
                 self._find_alive(self._kept, method)
             except TimeoutError as error:
                 self._unreachable(error)  # nothing was asked yet
+        elif self._kept.sock is not None:  # it may have been made for a question, with less patience
+            self._kept.sock.settimeout(self._seconds_for(method))
         self._kept.request(method, target, body or None, headers)
         response = self._kept.getresponse()
         content = response.read()
@@ -376,7 +378,7 @@ class Client:
 
     def _connection(self) -> http.client.HTTPConnection:
         parts = expect_safe(self.url)
-        host, port, seconds = parts.hostname or "", parts.port, self._masters.patience(self.timeout_seconds)
+        host, port, seconds = parts.hostname or "", parts.port, self._seconds_for("GET")
         if parts.scheme == "http":
             return http.client.HTTPConnection(host, port, timeout=seconds)
         from borgish.tls.https import MasterConnection
@@ -401,7 +403,10 @@ class Client:
             connection.request("GET", "/v1/health")
             connection.getresponse().read()
             if connection.sock is not None:
-                connection.sock.settimeout(self.timeout_seconds)
+                connection.sock.settimeout(self._seconds_for(method))
+
+    def _seconds_for(self, method: str) -> float:
+        return self._masters.patience(self.timeout_seconds) if method == "GET" else self.timeout_seconds
 
     def _follows(self) -> bool:
         """Know the master by the authority that followed on the one that is known; return whether there is

@@ -298,6 +298,8 @@ class _Leader(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self.rfile.read(int(self.headers.get("content-length") or 0))
+        if self.path == "/v1/slow":
+            threading.Event().wait(3 * masters.SILENT_SECONDS_MAX)
         self.wfile.write(answer(OK))
 
     do_POST = do_GET  # noqa: N815 - the library calls it
@@ -338,6 +340,18 @@ def test_one_of_several_masters_that_hangs_is_passed_over(monkeypatch: pytest.Mo
                 return await asynchronous.submit("name: x")
 
         assert asyncio.run(submitted()).position == 1
+
+
+def test_a_change_has_all_the_time_also_over_a_connection_that_was_made_for_a_question(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(masters, "SILENT_SECONDS_MAX", 0.1)
+    with silent_and_leader() as (silent, leader):
+        client = Client(f"{leader},{silent}", "t")
+        assert client.get("/v1/x", None, Accepted).position == 1
+        assert client.post("/v1/slow", None, Accepted).position == 1
+        assert client.url == leader
+        client.close()
 
 
 def test_one_that_is_slow_and_leads_is_given_all_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
