@@ -111,10 +111,10 @@ def large(sizes: Sizes) -> Iterator[Figure]:
         before = _size(load.folder, load.master.pid)
         with beside(partial(_fill, load.folder, load.master.pid, sizes.bad_large_jobs)) as filling:
             waits = seen(load, sizes.bad_probes, filling.is_over)
-            filled, turned, refused = filling.result()
+            filled, turned = filling.result()
     name = "bad_days.large"
     yield Figure(f"{name}.jobs", "jobs", [filled.jobs], note=f"{_ENV_BYTES / MIB:.2f} MiB each")
-    yield Figure(f"{name}.turned_over", "jobs", [turned.jobs], note=f"{refused} were refused meanwhile")
+    yield Figure(f"{name}.turned_over", "jobs", [turned.jobs])
     for when, size in (("start", before), ("full", filled.size), ("end", turned.size)):
         yield Figure(f"{name}.master_rss.{when}", "MiB", [size.rss / 1024])
         yield Figure(f"{name}.store.{when}", "MiB", [size.store / 1024])
@@ -128,10 +128,9 @@ class _Filled(NamedTuple):
     size: _Size
 
 
-def _fill(folder: Path, pid: int, most: int) -> tuple[_Filled, _Filled, int]:
-    """Submit so many jobs at the most; then as many again, for each of which one is killed. Return both, and
-    how many of the latter were refused and asked for again."""
-    client, begun, refused = Client.find(folder), 0, 0
+def _fill(folder: Path, pid: int, most: int) -> tuple[_Filled, _Filled]:
+    """Submit so many jobs at the most; then as many again, for each of which one is killed. Return both."""
+    client, begun = Client.find(folder), 0
     with suppress(Conflict):
         while begun < most:
             _submit_large(client, begun)
@@ -139,14 +138,8 @@ def _fill(folder: Path, pid: int, most: int) -> tuple[_Filled, _Filled, int]:
     filled = _Filled(begun, _size(folder, pid))
     for number in range(begun):
         client.post(f"/v1/jobs/{OTHER}/large-{number}/kill", KillRequest(max_affected=1), Accepted)
-        while True:
-            try:
-                _submit_large(client, begun + number)
-                break
-            except Conflict:  # those that were killed are not forgotten yet
-                refused += 1
-                time.sleep(10 * LOOK_SECONDS)
-    return filled, _Filled(begun, _size(folder, pid)), refused
+        _submit_large(client, begun + number)
+    return filled, _Filled(begun, _size(folder, pid))
 
 
 def _submit_large(client: Client, number: int) -> None:
