@@ -37,6 +37,8 @@ _KEYS = (
     ("a", "what a rollback to that moment would change, and the rollback"),
 )
 
+_KEY_COLUMNS = 17
+
 
 def help_lines(width: int) -> Iterator[tuple[str, Role]]:
     """Yield the keys, what each does in so many lines as it needs."""
@@ -47,6 +49,3 @@ def help_lines(width: int) -> Iterator[tuple[str, Role]]:
         first, *more = wrapped(does, width - _KEY_COLUMNS)
         yield f"  {key:14} {first}", Role.PLAIN
         yield from ((" " * _KEY_COLUMNS + each, Role.PLAIN) for each in more)
-
-
-_KEY_COLUMNS = 17

@@ -17,11 +17,10 @@ def _applied(cell: Cell, event: AppApplied, entry: Entry) -> None:
     present = AppVersion(event.app, event.documents, entry.at, entry.actor, event.crons)
     app = cell.apps.get(key)
     if app is None:
-        app = cell.apps[key] = App(key, entry.position, present, event.version)
-        cell.footprint.note_app(key, app)
+        cell.apps[key] = App(key, entry.position, present, event.version)
     elif event.version != app.version:
         _renew(cell, app, present, event.version)
-        cell.footprint.note_app(key, app)
+    cell.footprint.note_app(key, cell.apps[key])
     cell.touched.apps.add(key)
     for document in event.documents:
         job = cell.jobs.get(document.key)

@@ -273,4 +273,5 @@ def _admit(cell: Cell, specs: Sequence[JobSpec], ending: Iterable[tuple[Job, str
     check_order(cell, beside)
     freed = [(job, job.spec, ()) for job, _ in ending]
     admit_together(cell, [*freed, *((None, spec, range(spec.tasks)) for spec in specs)], wall)
+    # As of every decision, but here a run for which there is no room is noted, and what is due goes on.
     check_footprint(cell, specs[0].key, map(JobSubmitted, specs))
