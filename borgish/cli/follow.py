@@ -25,12 +25,12 @@ from borgish.cli.errors import (
     print_error,
     print_hint,
 )
-from borgish.cli.render import Progress, outcomes, plural
+from borgish.cli.render import Progress, outcomes
 from borgish.cli.rollouts import last_words, rollout_line
 from borgish.cli.screen import print_err, print_out
 from borgish.client import quoted
 from borgish.errors import Invalid, NotFound, Unreachable
-from borgish.text import local_times, safe, span
+from borgish.text import local_times, plural, safe, span
 from borgish.vocabulary import HELD_BACK, Hold, State
 from borgish.wire.api import JobDetail, JobView, RolloutView, TaskView
 

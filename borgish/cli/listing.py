@@ -14,9 +14,9 @@ import msgspec
 import typer
 
 from borgish.cli import complete
-from borgish.cli.render import Column, Form, Table, plural, show_list, writer
+from borgish.cli.render import Column, Form, Table, show_list, writer
 from borgish.cli.screen import is_terminal, print_err, print_out
-from borgish.text import clock_time, safe
+from borgish.text import clock_time, plural, safe
 
 if TYPE_CHECKING:
     from borgish.cli.lookup import Paged, Params

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from borgish.cli.lookup import every_task
-from borgish.cli.render import cut, plural, safe_output, state_text
+from borgish.cli.render import cut, safe_output, state_text
 from borgish.cli.screen import print_err
 from borgish.client import quoted
 from borgish.errors import BorgishError
-from borgish.text import local_times, safe, show_indexes
+from borgish.text import local_times, plural, safe, show_indexes
 from borgish.vocabulary import HELD_BACK, Hold, Outcome, Phase, State
 from borgish.wire.api import JobDetail, RefusalView, TaskView
 

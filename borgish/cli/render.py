@@ -20,7 +20,6 @@ from borgish.cli.complete import among
 from borgish.cli.screen import has_colour, is_terminal, print_out, styled, width_of
 from borgish.clock import SystemClock
 from borgish.text import age, local_times, safe, safe_lines, wall_time
-from borgish.text import plural as plural
 from borgish.vocabulary import TASKS_PER_JOB_MAX, Outcome, State
 
 T = TypeVar("T")

@@ -1,7 +1,7 @@
 """How updates, restarts and rollbacks of jobs read: how far one is, what it waits for, how it came out."""
 
-from borgish.cli.render import fields, plural
-from borgish.text import age, safe
+from borgish.cli.render import fields
+from borgish.text import age, plural, safe
 from borgish.vocabulary import Hold, RolloutKind
 from borgish.wire.api import JobDetail, LastRolloutView, RolloutView
 

@@ -22,10 +22,10 @@ from borgish.cli.listing import (
     of_user,
     sort_option,
 )
-from borgish.cli.render import Column, Form, FormOption, age_column, draw, fields, outcomes, plural, show_one
+from borgish.cli.render import Column, Form, FormOption, age_column, draw, fields, outcomes, show_one
 from borgish.cli.session import IfGeneration, MaxAffected, noun, session_of
 from borgish.errors import Invalid, NotFound
-from borgish.text import age, local_times, safe
+from borgish.text import age, local_times, plural, safe
 from borgish.vocabulary import Outcome, State
 from borgish.wire.api import Accepted, JobView
 from borgish.wire.api_apps import (

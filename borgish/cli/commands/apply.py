@@ -11,12 +11,12 @@ import typer
 
 from borgish.cli.confirm import YesOption, confirm
 from borgish.cli.errors import DONE, USAGE, print_error, print_note
-from borgish.cli.render import Form, FormOption, plural, show_one
+from borgish.cli.render import Form, FormOption, show_one
 from borgish.cli.screen import print_out
 from borgish.cli.session import MaxAffected, Session, session_of, single
 from borgish.cli.sources import VarOption
 from borgish.errors import Invalid
-from borgish.text import local_times, safe
+from borgish.text import local_times, plural, safe
 from borgish.wire.api import Accepted
 from borgish.wire.api_apps import AppChangeView, ApplyRequest, AppPlanView, SourceText
 

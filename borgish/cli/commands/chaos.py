@@ -18,11 +18,10 @@ import typer
 
 from borgish.cli import complete
 from borgish.cli.commands.job import seconds_of
-from borgish.cli.render import plural
 from borgish.cli.screen import print_err, print_out
 from borgish.cli.session import Session, noun, session_of
 from borgish.errors import Conflict, NotFound, Unreachable
-from borgish.text import span
+from borgish.text import plural, span
 
 if TYPE_CHECKING:
     from borgish.cli.local_cell import Daemon

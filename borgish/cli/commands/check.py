@@ -10,7 +10,7 @@ import yaml
 from borgish.bands import DEFAULT_BANDS, Bands
 from borgish.cli.commands.submit import show_found, show_times, written
 from borgish.cli.errors import DONE, USAGE, print_note
-from borgish.cli.render import Form, as_json, as_json_line, plural
+from borgish.cli.render import Form, as_json, as_json_line
 from borgish.cli.screen import print_out
 from borgish.cli.session import Session
 from borgish.cli.sources import Loaded, load
@@ -20,7 +20,7 @@ from borgish.spec.file.documents import Documents, check_documents
 from borgish.spec.file.mistakes import out_of_reach, quote, resource_typos
 from borgish.spec.file.variables import Variable
 from borgish.spec.file.write import app_file, write_file
-from borgish.text import safe
+from borgish.text import plural, safe
 from borgish.vocabulary import VariableType
 
 

@@ -20,9 +20,9 @@ from borgish.cli.listing import (
     of_user,
     sort_option,
 )
-from borgish.cli.render import Column, Form, FormOption, draw, fields, plural, show_one, state_text
+from borgish.cli.render import Column, Form, FormOption, draw, fields, show_one, state_text
 from borgish.cli.session import IfGeneration, noun, session_of
-from borgish.text import age, local_times, safe, span, wall_time
+from borgish.text import age, local_times, plural, safe, span, wall_time
 from borgish.wire.api import Accepted
 from borgish.wire.api_crons import CronDetail, CronRunView, CronStageView, CronView
 

@@ -10,10 +10,10 @@ from typer.core import TyperCommand
 
 from borgish.cli import complete
 from borgish.cli.at_option import MOMENTS, SECONDS_MAX, client_at
-from borgish.cli.render import Form, FormOption, plural, show_list, show_one
+from borgish.cli.render import Form, FormOption, show_list, show_one
 from borgish.cli.session import session_of, single
 from borgish.cli.sources import VarOption
-from borgish.text import day_and_time, safe, zoned
+from borgish.text import day_and_time, plural, safe, zoned
 from borgish.wire.api import AsOf
 from borgish.wire.api_apps import ApplyRequest
 from borgish.wire.api_past import ChangeView, DiffView

@@ -16,13 +16,13 @@ from borgish.cli import complete
 from borgish.cli.commands.machine import app
 from borgish.cli.confirm import YesOption, confirm
 from borgish.cli.errors import DONE, FAILED, NOT_PLACED, print_error
-from borgish.cli.render import Column, Form, FormOption, Progress, plural, show_list
+from borgish.cli.render import Column, Form, FormOption, Progress, show_list
 from borgish.cli.screen import print_err, print_out
 from borgish.cli.session import MaxAffected, session_of
 from borgish.clock import SystemClock
 from borgish.errors import Invalid, NotFound, Unreachable
 from borgish.resources import parse_seconds
-from borgish.text import safe, span
+from borgish.text import plural, safe, span
 from borgish.wire.api import Accepted, DrainRequest, DrainView, MachineView, MaintainRequest, UndrainRequest
 
 if TYPE_CHECKING:

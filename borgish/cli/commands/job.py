@@ -33,7 +33,6 @@ from borgish.cli.render import (
     fields,
     outcomes,
     parse_indexes,
-    plural,
     show_list,
     show_one,
     state_text,
@@ -43,7 +42,7 @@ from borgish.cli.session import IfGeneration, MaxAffected, noun, session_of
 from borgish.cli.sources import VarOption, values_of
 from borgish.resources import parse_seconds, show_bytes, show_cpu
 from borgish.spec.job import Health, JobSpec
-from borgish.text import age, local_times, safe
+from borgish.text import age, local_times, plural, safe
 from borgish.vocabulary import Phase, State
 from borgish.wire.api import (
     Accepted,

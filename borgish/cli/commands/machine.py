@@ -16,10 +16,10 @@ from borgish.cli.listing import (
     paged,
     show_asked,
 )
-from borgish.cli.render import Column, Form, FormOption, age_column, fields, plural, show_one
+from borgish.cli.render import Column, Form, FormOption, age_column, fields, show_one
 from borgish.cli.session import IfGeneration, MaxAffected, noun, session_of
 from borgish.resources import Resources, show_bytes, show_cpu, show_devices
-from borgish.text import age, day_and_time, local_times, safe, span
+from borgish.text import age, day_and_time, local_times, plural, safe, span
 from borgish.vocabulary import MachineState, TaintEffect
 from borgish.wire.api import (
     Accepted,

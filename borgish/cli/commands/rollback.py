@@ -9,9 +9,9 @@ from borgish.cli import complete
 from borgish.cli.at_option import MOMENT, MOMENTS, SECONDS_MAX
 from borgish.cli.commands.diff import AgesAllowed
 from borgish.cli.confirm import YesOption, confirm
-from borgish.cli.render import Form, FormOption, plural, show_one
+from borgish.cli.render import Form, FormOption, show_one
 from borgish.cli.session import MaxAffected, session_of, single
-from borgish.text import day_and_time, local_times, safe, zoned
+from borgish.text import day_and_time, local_times, plural, safe, zoned
 from borgish.wire.api_past import IS_REMOVED, JobRollback, RollbackPlan, RollbackRequest
 
 app = single()

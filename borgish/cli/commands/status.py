@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 import typer
 
 from borgish.cli.at_option import AtOption, client_at
-from borgish.cli.render import Column, Form, FormOption, draw, fields, outcomes, plural, show_one
+from borgish.cli.render import Column, Form, FormOption, draw, fields, outcomes, show_one
 from borgish.cli.screen import can_show, print_err
 from borgish.cli.session import DirOption, Session, session_of, single
 from borgish.errors import BorgishError, Unreachable
 from borgish.resources import show_bytes, show_cpu
-from borgish.text import age, local_times, span
+from borgish.text import age, local_times, plural, span
 from borgish.wire.api import BandUse, HealthView, StatusView
 from borgish.wire.api_certificates import CertificatesView
 

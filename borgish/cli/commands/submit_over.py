@@ -25,13 +25,12 @@ from borgish.cli.commands.submit import (
     worst,
 )
 from borgish.cli.errors import DONE, NOT_PLACED, USAGE, print_error, print_hint, print_note
-from borgish.cli.render import plural
 from borgish.cli.screen import print_err, print_out
 from borgish.cli.session import session_of
 from borgish.client import quoted
 from borgish.errors import Conflict, Invalid, NotFound, Refused, Unauthenticated
 from borgish.spec.job import JobSpec
-from borgish.text import safe
+from borgish.text import plural, safe
 from borgish.vocabulary import State
 from borgish.wire.api import JobDetail, StatusView
 from borgish.wire.api_plans import PlanView

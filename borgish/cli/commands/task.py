@@ -23,12 +23,12 @@ from borgish.cli.listing import (
     show_asked,
 )
 from borgish.cli.problems import last_exit
-from borgish.cli.render import Column, Form, FormOption, fields, plural, show_one, state_text
+from borgish.cli.render import Column, Form, FormOption, fields, show_one, state_text
 from borgish.cli.screen import print_err
 from borgish.cli.session import noun, session_of
 from borgish.errors import BorgishError
 from borgish.resources import DEVICE_MILLIS, parse_bytes, show_bytes, show_cpu, show_devices
-from borgish.text import age, local_times, safe
+from borgish.text import age, local_times, plural, safe
 from borgish.vocabulary import Outcome, Phase, State, task_name
 from borgish.wire.api import IncomingView, ProgramView, TaskList, TaskView
 from borgish.wire.api_commands import CopyCall, ExecCall, TerminalCall

@@ -16,12 +16,11 @@ from typing import IO, Any, BinaryIO, cast
 import msgspec
 
 from borgish.cli.commands.task_exec import SILENCE_SECONDS, Running
-from borgish.cli.render import plural
 from borgish.cli.screen import print_err, print_out
 from borgish.client import Client
 from borgish.errors import BorgishError, Invalid
 from borgish.resources import show_bytes
-from borgish.text import safe
+from borgish.text import plural, safe
 from borgish.vocabulary import NAME_PATTERN
 from borgish.wire.api_commands import CopyCall
 

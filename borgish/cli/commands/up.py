@@ -174,9 +174,9 @@ def _print_ended(daemon: "Daemon", code: int) -> int:
 
 
 def _print_ready(folder: Path, seconds: float) -> None:
-    from borgish.cli.render import plural
     from borgish.cli.screen import print_err, print_out
     from borgish.client import Client
+    from borgish.text import plural
     from borgish.wire.api import StatusView
 
     client = Client.find(folder)
@@ -239,8 +239,8 @@ def _name_of(folder: Path) -> str:
 
 def _what_is_in(folder: Path) -> str:
     """Return what goes with a cell's folder, as far as that can be seen now."""
-    from borgish.cli.render import plural
     from borgish.client import Client
+    from borgish.text import plural
     from borgish.wire.api import StatusView
 
     jobs = "its jobs"

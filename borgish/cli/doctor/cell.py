@@ -20,11 +20,10 @@ from borgish.cli.doctor.diagnosis import (
     some_of,
     warn,
 )
-from borgish.cli.render import plural
 from borgish.clock import SystemClock
 from borgish.errors import BorgishError, Unauthenticated, UnsafeConfiguration
 from borgish.resources import show_bytes
-from borgish.text import age, local_times, seconds_since, span
+from borgish.text import age, local_times, plural, seconds_since, span
 from borgish.tls.validity import ALARM_SECONDS, Validity
 from borgish.vocabulary import HELD, PROGRAM_MEASURES, Runtime
 from borgish.wire.api import CheckpointView, HealthView, MachineView

@@ -23,10 +23,10 @@ import msgspec
 from borgish.addresses import is_loopback, several
 from borgish.cli.doctor.cell import connection_to, judged, judged_skew
 from borgish.cli.doctor.diagnosis import BORGLET_FILE, Check, Found, Patient, fail, good, some_of, warn
-from borgish.cli.render import plural
 from borgish.clock import SystemClock
 from borgish.errors import UnsafeConfiguration
 from borgish.resources import show_bytes
+from borgish.text import plural
 from borgish.tls.files import AUTHORITY_FILE, AUTHORITY_KEYS, MACHINE_FILE, MASTER_FILE
 
 if TYPE_CHECKING:

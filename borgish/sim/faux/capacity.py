@@ -23,12 +23,13 @@ from borgish.scheduler.schedule import Scheduler, SchedulerSettings, with_only
 from borgish.sim.faux.changes import file_arguments, job_in
 from borgish.sim.faux.copied import ACTOR, copy_cell
 from borgish.sim.faux.names import nearest
-from borgish.sim.faux.output import Answer, cut, plural
+from borgish.sim.faux.output import Answer, cut
 from borgish.sim.faux.session import Session
 from borgish.sim.pack.command import show_compacted
 from borgish.sim.pack.compact import TRIALS
 from borgish.sim.pack.packed_cell import compact_cell, left_out
 from borgish.spec.job import JobSpec
+from borgish.text import plural
 from borgish.vocabulary import TASKS_PER_JOB_MAX, State
 
 TRIALS_MAX = 1000

@@ -13,10 +13,10 @@ from borgish.scheduler.plan import Refusal
 from borgish.sim.faux.changes import CHANGES
 from borgish.sim.faux.copied import Copy
 from borgish.sim.faux.names import nearest
-from borgish.sim.faux.output import Answer, cut, plural, refusal_data, refused
+from borgish.sim.faux.output import Answer, cut, refusal_data, refused
 from borgish.sim.faux.session import Session
 from borgish.sim.faux.verbs import VERBS, parser_of
-from borgish.text import show_indexes
+from borgish.text import plural, show_indexes
 from borgish.vocabulary import State
 
 EXIT_TASKS_AFFECTED = 3

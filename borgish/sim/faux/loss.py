@@ -17,9 +17,9 @@ from borgish.scheduler.plan import Refusal
 from borgish.sim.faux.copied import Copy
 from borgish.sim.faux.evictions import EXIT_TASKS_AFFECTED, Leaving, leaving, newly_waiting
 from borgish.sim.faux.names import find_machine, nearest
-from borgish.sim.faux.output import Answer, cut, plural, refusal_data, refused
+from borgish.sim.faux.output import Answer, cut, refusal_data, refused
 from borgish.sim.faux.session import Session
-from borgish.text import show_indexes
+from borgish.text import plural, show_indexes
 from borgish.vocabulary import State
 
 

@@ -9,7 +9,6 @@ from borgish.api.views.history import HistoryFilter, history_view
 from borgish.cell.events import Entry
 from borgish.scheduler.plan import Refusal
 from borgish.text import instant, safe, show_indexes
-from borgish.text import plural as plural
 from borgish.wire.api_past import HistoryView
 
 SHOWN_MAX = 40

@@ -16,9 +16,9 @@ from borgish.cell.model import Cell
 from borgish.errors import Invalid, NotFound
 from borgish.resources import show_bytes, show_cpu
 from borgish.sim.faux.names import find_job, find_machine, known
-from borgish.sim.faux.output import Answer, at_data, cut, happened, plural, viewed, when
+from borgish.sim.faux.output import Answer, at_data, cut, happened, viewed, when
 from borgish.sim.faux.session import Session
-from borgish.text import show_indexes
+from borgish.text import plural, show_indexes
 
 STEPS_MAX = 10_000
 EVENTS = tuple(sorted(kind.__name__ for kind in get_args(AnyEvent)))

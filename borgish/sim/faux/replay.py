@@ -27,10 +27,11 @@ from borgish.scheduler.policies import POLICIES
 from borgish.scheduler.queue import Classes
 from borgish.scheduler.schedule import SchedulerSettings
 from borgish.scheduler.scoring import ScoreCache
-from borgish.sim.faux.output import Answer, cut, happened, outcomes, plural, viewed
+from borgish.sim.faux.output import Answer, cut, happened, outcomes, viewed
 from borgish.sim.faux.session import Session, find_position
 from borgish.store.recovery import CAUSE as RECOVERY
 from borgish.store.replay import cell_at, entries_between, replay_one
+from borgish.text import plural
 from borgish.vocabulary import task_name
 
 DIFFERS = 3
