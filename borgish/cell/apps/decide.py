@@ -145,7 +145,7 @@ def plan_apply(
 ) -> AppPlan:
     """Return what an ``apply`` does. Raises the ``Refused`` that it would be refused with.
 
-    ``prunable``: of the jobs and crons without a document only these end; None: all.
+    ``prunable``: of an undo; of the jobs and crons without a document only these end. None: all.
     """
     key, documents = command.app.key, command.documents
     if (tasks := sum(document.spec.tasks for document in documents)) > TASKS_MAX:
@@ -160,7 +160,7 @@ def plan_apply(
     refusals: list[Refused] = []
     for document in documents:
         try:
-            change = _change(cell, document, command, actor, now, beside)
+            change = _change(cell, document, command, actor, now, beside, is_undo=prunable is not None)
             changes.append(_taken(cell, key, document, change, actor))
         except Refused as refused:
             refusals.append(refused)
@@ -261,7 +261,14 @@ def _cron_change(cell: Cell, spec: CronSpec, command: ApplyApp, actor: str, now:
 
 
 def _change(
-    cell: Cell, document: Document, command: ApplyApp, actor: str, now: Now, beside: Mapping[str, JobSpec]
+    cell: Cell,
+    document: Document,
+    command: ApplyApp,
+    actor: str,
+    now: Now,
+    beside: Mapping[str, JobSpec],
+    *,
+    is_undo: bool,
 ) -> JobChange:
     key, app = document.key, command.app.key
     job = cell.jobs.get(key)
@@ -275,7 +282,7 @@ def _change(
         )
     found = merged(document, job, app, actor)
     if found.conflicts and not command.take_over:
-        raise _owned_by_others(key, found.conflicts)
+        raise _owned_by_others(key, found.conflicts, is_undo=is_undo)
     spec = found.spec
     if allows(job.state, TaskEvent.SUBMIT):
         if not _runs_again(job, spec, is_member=job.app == app):
@@ -426,13 +433,13 @@ def uses(spec: JobSpec) -> Iterator[str]:
     yield from (each.job for each in spec.after)
 
 
-def _owned_by_others(key: str, conflicts: Sequence[OwnedByOther]) -> Conflict:
+def _owned_by_others(key: str, conflicts: Sequence[OwnedByOther], *, is_undo: bool) -> Conflict:
     words = [f"{each.difference}, but {each.owner.by} set that by {each.owner.how}" for each in conflicts]
     fields = ", ".join(each.field for each in conflicts[:_NAMED_MAX])
-    return Conflict(
-        f"{key}: {_joined(words)}",
-        f"remove {fields} from the file to leave that as it is, or take it over with --take-over",
-    )
+    hint = f"remove {fields} from the file to leave that as it is, or take it over with --take-over"
+    if is_undo:  # it has no file to remove something from
+        hint = f"--take-over changes that back, too; to leave it as it is, apply a file without {fields}"
+    return Conflict(f"{key}: {_joined(words)}", hint)
 
 
 def _all(refusals: Sequence[Refused], jobs: int, crons: int) -> Refused:

@@ -391,6 +391,20 @@ def test_what_is_over_says_when_what_is_new_of_it_counts(desk: Desk) -> None:
     assert len(desk.states("ann/step")) == 3
 
 
+def test_an_undo_refused_for_what_others_set_names_no_file(desk: Desk) -> None:
+    desk.do(applied(WEB))
+    desk.do(applied(document(spec("web", run=("sleep", "2")), "tasks")))
+    desk.do(SubmitJob(spec("web", run=("sleep", "3"))), "bob")
+    with pytest.raises(Conflict, match="but bob set that") as refused:
+        desk.do(UndoApp(KEY))
+    assert "from the file" not in refused.value.hint
+    assert refused.value.hint.startswith(
+        "--take-over changes that back, too; to leave it as it is, apply a file"
+    )
+    desk.do(UndoApp(KEY, take_over=True))
+    assert desk.cell.jobs["ann/web"].spec.run == ("sleep", "1")
+
+
 def test_undo_leaves_what_was_left_then(desk: Desk) -> None:
     desk.do(applied(WEB, DB))
     desk.do(applied(WEB))  # without --prune: db runs on
