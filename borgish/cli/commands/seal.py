@@ -86,7 +86,9 @@ def unseal(
         taken = take_over(where, cell, files)
     what = f"took over {', '.join(taken)}" if taken else "has all of it already"
     print_out(f"{where} {what}, of cell {cell}")
-    print_err("Next: start the borgmaster here; the certificate for this host it makes itself")
+    print_err(
+        "Next: start the borgmaster here, anew where it runs; the certificate for this host it makes itself"
+    )
 
 
 def shared_files(folder: Path) -> dict[str, str]:

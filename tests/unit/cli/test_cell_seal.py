@@ -62,7 +62,9 @@ def test_another_host_gets_what_masters_share_and_makes_the_rest(
     renew_master(other, "c1", frozenset({"host-b"}), SystemClock().now().wall)
     assert Settings("c1", state=str(other)).has_authority
     assert unseal(file, word, other) == 0
-    assert "has all of it already" in capfd.readouterr().out
+    said = capfd.readouterr()
+    assert "has all of it already" in said.out
+    assert "start the borgmaster here, anew where it runs" in said.err
 
 
 def test_who_has_the_file_alone_or_changes_it_has_nothing(
