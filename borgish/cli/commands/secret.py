@@ -75,7 +75,9 @@ def _read(name: str, file: Path | None) -> bytes:
     if file is None and sys.stdin.isatty():
         value = typer.prompt(f"value of {name}", hide_input=True, confirmation_prompt=True, err=True)
         return str(value).encode()
+    source = "--file"
     if file is None or str(file) == "-":
+        source = "standard input"
         value = sys.stdin.buffer.read(SECRET_BYTES_MAX + 1)
     else:
         try:
@@ -85,7 +87,7 @@ def _read(name: str, file: Path | None) -> bytes:
             raise typer.BadParameter(f"{file}: {error.strerror}", param_hint="--file") from None
     if not 0 < len(value) <= SECRET_BYTES_MAX:
         fault = "nothing was given" if not value else f"it is longer than {SECRET_BYTES_MAX // 1024} KiB"
-        raise typer.BadParameter(f"{fault}; a secret has 1 byte to 32 KiB", param_hint="--file")
+        raise typer.BadParameter(f"{fault}; a secret has 1 byte to 32 KiB", param_hint=source)
     return bytes(value)
 
 
