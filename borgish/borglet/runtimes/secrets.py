@@ -43,6 +43,7 @@ class SecretFolders:
 
     def __init__(self, base: Path | None) -> None:
         self._base = base
+        self._with_nul: dict[str, set[str]] = {}  # by attempt: secrets that no environment can have
 
     def hold(self, assignment: Assignment) -> None:
         """Keep what an assignment brings. Raises OSError, and UnsafeConfiguration for a base that is not
@@ -60,7 +61,11 @@ class SecretFolders:
                 place.mkdir(mode=0o700, exist_ok=True)
                 for name, secret in wanted.items():
                     value = values.get((spec.user, secret))
-                    if value is not None and not (kind == ENV and b"\0" in value):
+                    if value is None:
+                        continue
+                    if kind == ENV and b"\0" in value:
+                        self._with_nul.setdefault(spec.key, set()).add(secret)
+                    else:
                         _write(place, name, value)
 
     def lacking(self, specs: Iterable[AttemptSpec]) -> dict[str, str]:
@@ -75,6 +80,11 @@ class SecretFolders:
         for kind, wanted in _wanted(spec):
             for name, secret in wanted.items():
                 if not (self._base / name_of(spec.key) / kind / name).exists():
+                    if kind == ENV and secret in self._with_nul.get(spec.key, ()):
+                        return (
+                            f"the secret {secret} of {spec.user} has a NUL byte, "
+                            "which no environment can have: use it in secret_files"
+                        )
                     return (
                         f"waits for the secret {secret} of {spec.user}: "
                         f"`borgctl secret set {secret} --user {spec.user}` makes it"
@@ -94,12 +104,14 @@ class SecretFolders:
         """Let go of an attempt's secrets."""
         if self._base is not None and key == main_key(key):
             remove_tree(self._base / name_of(key))
+            self._with_nul.pop(key, None)
 
     def keep_only(self, keys: Iterable[str]) -> None:
         """Let go of the secrets of all other attempts."""
         if self._base is None:
             return
         known = set(keys)
+        self._with_nul = {key: names for key, names in self._with_nul.items() if key in known}
         with contextlib.suppress(FileNotFoundError):
             for path in list(self._base.iterdir()):
                 if key_of(path.name) not in known:
