@@ -53,7 +53,8 @@ def export(
         try:
             for line in _lines(pieces):
                 writer.take(line)
-                progress.show(_counted(writer.rows))
+                if any(writer.rows.values()):  # the answer begins with a line that has none
+                    progress.show(f"{_counted(writer.rows)} so far")
         finally:
             progress.end()
         manifest = writer.finish()

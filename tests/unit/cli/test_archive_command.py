@@ -94,6 +94,7 @@ def test_all_rows_and_a_manifest(run: Run, tmp_path: Path, capsys: Out, master: 
     assert said.out == (
         f"wrote 2 events, 3 attempts and 10 samples of usage to {folder}, of positions 4 to 40\n"
     )
+    assert said.err == "2 events, 3 attempts and 10 samples of usage so far\n"
     assert master.asked[-1].query == {}
 
 
