@@ -8,6 +8,7 @@ What is refused here is refused as problem details, like everything else.
 import asyncio
 import contextlib
 import ipaddress
+import re
 import resource
 import select
 import socket
@@ -40,10 +41,12 @@ BODY_SECONDS_MAX = 60.0
 UNAUTHENTICATED_OF_ADDRESS = 100
 HURRIED_SECONDS_MAX = 5.0
 _HURRIED = 25  # for each stranger of an address that has the time of a head
-_ACCEPTED_AT_ONCE = 32  # some milliseconds; what the kernel keeps has an order, and others wait behind it
-_TAKEN_AT_ONCE = 32  # about as many as come meanwhile in a crowd: who came in its midst is soon taken, too
-_READ_AT_ONCE = 32  # of what strangers send: the event loop delivers all that is readable in one round
+_ACCEPTED_AT_ONCE = 512  # most of a crowd: what the kernel keeps has an order, and others wait behind it
+_TAKEN_AT_ONCE = 32
+_READ_AT_ONCE = 8  # of what strangers send: the event loop delivers all that is readable in one round
 _NOT_ACCEPTING_SECONDS = 0.1
+_PEEKED_BYTES = 2048
+_AUTHORIZATION = re.compile(rb"\r\nauthorization:([^\r]*)\r\n", re.IGNORECASE)
 
 T = TypeVar("T")
 
@@ -133,7 +136,7 @@ class UnauthenticatedConnections:
             self._read_soon()
         else:
             one.transport.pause_reading()
-            self._unread.add((one, data), source)
+            self._unread.add((one, data), source, _credentials(data))
             self._read_soon()
 
     def _read_soon(self) -> None:
@@ -324,7 +327,7 @@ class BoundedServer(uvicorn.Server):
             return
         protocol = BoundedHttp(self.config, self.server_state, self.lifespan.state)
         protocol.add_to(self._strangers, source, connection)
-        self._waiting.add((connection, protocol), source)
+        self._waiting.add((connection, protocol), source, _credentials(_peek(connection)))
         self._take_soon()
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
@@ -382,26 +385,50 @@ class BoundedServer(uvicorn.Server):
 
 
 class _Arrivals(Generic[T]):
-    """Connections of which nothing was read yet. Sources take turns, and of each the newest is next: what
-    waits is of a crowd for the most part, and who is there before the end of it may be anybody."""
+    """Connections of which nothing was read yet. Sources take turns, and of each those with other
+    credentials; of these the newest is next: what waits is of a crowd for the most part, and who is there
+    before the end of it may be anybody."""
 
     def __init__(self) -> None:
-        self._by_source: OrderedDict[str, list[T]] = OrderedDict()
+        self._by_source: OrderedDict[str, OrderedDict[int, list[T]]] = OrderedDict()
 
     def __bool__(self) -> bool:
         return bool(self._by_source)
 
-    def add(self, one: T, source: str) -> None:
-        """Add one, with what it takes to go on with it."""
-        self._by_source.setdefault(source, []).append(one)
+    def add(self, one: T, source: str, credentials: int) -> None:
+        """Add one, with what it takes to go on with it, and the number of its ``_credentials``."""
+        there = self._by_source.setdefault(source, OrderedDict())
+        there.setdefault(credentials, []).append(one)
 
     def next(self) -> T:
         """Return the one whose turn it is. There must be one."""
-        source, waiting = self._by_source.popitem(last=False)
+        source, there = self._by_source.popitem(last=False)
+        credentials, waiting = there.popitem()
         taken = waiting.pop()
         if waiting:
-            self._by_source[source] = waiting
+            there[credentials] = waiting
+            there.move_to_end(credentials, last=False)  # behind those of all others, as they come
+        if there:
+            self._by_source[source] = there
         return taken
+
+
+def _credentials(head: bytes) -> int:
+    """Return a number for the credentials that a head shows, right or wrong, and 0 where it shows none.
+
+    It only says who takes turns with whom: whoever shows other ones each time has no more turns than the
+    newest of a source has anyway. The token itself is not kept.
+    """
+    found = _AUTHORIZATION.search(head)
+    return hash(found[1]) if found else 0
+
+
+def _peek(connection: socket.socket) -> bytes:
+    """Return what has come by now, and leave it there. Over TLS it says nothing of who it is."""
+    try:
+        return connection.recv(_PEEKED_BYTES, socket.MSG_PEEK)
+    except OSError:  # nothing yet, or it is gone
+        return b""
 
 
 def _is_gone(connection: socket.socket) -> bool:

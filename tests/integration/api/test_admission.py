@@ -16,6 +16,7 @@ from borgish.api.app import create_app
 from borgish.api.middleware import Receive, Scope, Send
 from borgish.api.serve import serve
 from borgish.clock import SystemClock
+from borgish.wire import bounded_http
 from borgish.wire.bounded_http import BoundedHttp
 from tests.integration.api.fakes import PATIENCE_SECONDS, TOKENS, FakeMaster
 
@@ -41,6 +42,14 @@ class Cell:
         for one, token in zip(self.connections, tokens, strict=True):  # and have each taken
             assert await self._ask(one, token) == "200"
         self.begun.clear()
+
+    def connect_and_send(self, tokens: list[str]) -> None:
+        """Open a connection for each, and ask, before the master accepts any of them."""
+        for token in tokens:
+            one = socket.create_connection(("127.0.0.1", self._port))
+            one.setblocking(False)
+            self.connections.append(one)
+            assert one.send(_request(token))
 
     def send(self, tokens: list[str]) -> None:
         """Ask on all connections, without a pause."""
@@ -105,6 +114,19 @@ def test_another_is_answered_before_a_crowd_is_through(other: str) -> None:
             assert Counter(served.begun) == {"ann": CROWD, other.removeprefix("bgt_"): 1}
             # The first few are begun as they come; of the rest it is one of the first two.
             assert served.begun.index(other.removeprefix("bgt_")) <= AT_START + 1
+
+    run(test)
+
+
+def test_who_connects_in_the_midst_of_a_crowd_of_its_address_is_among_the_first() -> None:
+    async def test() -> None:
+        async with cell() as served:
+            tokens = [*["bgt_ann"] * CROWD, "bgt_bob", *["bgt_ann"] * CROWD]
+            served.connect_and_send(tokens)
+            answers = await served.answers()
+            assert Counter(map(_status, answers)) == {"200": 2 * CROWD + 1}
+            # It is taken with the first few, and reads what it was sent by one of the first of these.
+            assert served.begun.index("bob") <= bounded_http._TAKEN_AT_ONCE
 
     run(test)
 

@@ -4,6 +4,8 @@ import asyncio
 import resource
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from uvicorn.protocols.http.flow_control import FlowControl
 
 from borgish.wire import bounded_http
@@ -102,17 +104,61 @@ def test_known_and_unknown_leave_descriptors_to_the_rest(strangers: Unauthentica
     assert not strangers.has_room(40)
 
 
-def test_of_connections_that_wait_sources_take_turns_and_the_newest_of_each_is_next() -> None:
-    arrivals = bounded_http._Arrivals[Stranger]()
-    strangers = UnauthenticatedConnections()
-    crowd = [Stranger(strangers) for _ in range(3)]
-    other = Stranger(strangers, "192.0.2.2")
-    for one in (*crowd, other):
-        arrivals.add(one, one._source)
+def order(*arriving: tuple[str, int]) -> list[int]:
+    """Return in which order those of a source, with the number of their credentials, have their turn."""
+    arrivals = bounded_http._Arrivals[int]()
+    for number, (source, credentials) in enumerate(arriving):
+        arrivals.add(number, source, credentials)
     taken = []
     while arrivals:
         taken.append(arrivals.next())
-    assert taken == [crowd[2], other, crowd[1], crowd[0]]
+    return taken
+
+
+def test_of_connections_that_wait_sources_take_turns_and_the_newest_of_each_is_next() -> None:
+    crowd, other = ("192.0.2.1", 0), ("192.0.2.2", 0)
+    assert order(crowd, crowd, crowd, other) == [2, 3, 1, 0]
+
+
+def test_of_one_source_other_credentials_take_turns_and_the_newest_of_each_is_next() -> None:
+    ann, bob, nobody = (("192.0.2.1", credentials) for credentials in (1, 2, 0))
+    assert order(ann, ann, bob, ann, nobody, ann, bob) == [4, 6, 5, 2, 3, 1, 0]
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 3)), max_size=30))
+def test_each_has_one_turn_and_waits_for_one_of_each_source_and_of_each_other_credentials(
+    arriving: list[tuple[str, int]],
+) -> None:
+    taken = order(*arriving)
+    assert sorted(taken) == list(range(len(arriving)))
+    sources = {source for source, _ in arriving}
+    shown = {who for who in arriving if who[0] == "a"}
+    for who in shown:  # its first turn comes before any other of its source has a second one
+        waited = [arriving[number] for number in taken[: taken.index(_newest(arriving, who))]]
+        assert len([one for one in waited if one[0] == "a"]) < len(shown)
+        assert len(waited) < len(shown) * len(sources)
+
+
+def _newest(arriving: list[tuple[str, int]], who: tuple[str, int]) -> int:
+    return max(number for number, one in enumerate(arriving) if one == who)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        (b"Authorization: Bearer a", b"authorization: Bearer a", True),
+        (b"Authorization: Bearer a", b"X: y\r\nAUTHORIZATION: Bearer a", True),
+        (b"Authorization: Bearer a", b"Authorization: Bearer b", False),
+        (b"X-Authorization: Bearer a", b"Host: localhost", True),
+        (b"Authorization: Bearer a", b"Host: localhost", False),
+        (b"Host: localhost", b"Authorization", True),
+    ],
+)
+def test_credentials_are_what_the_head_shows(one: bytes, other: bytes, *, same: bool) -> None:
+    def number(lines: bytes) -> int:
+        return bounded_http._credentials(b"GET / HTTP/1.1\r\n" + lines + b"\r\n\r\n")
+
+    assert (number(one) == number(other)) is same
 
 
 async def test_of_what_strangers_send_a_few_are_read_in_each_round_and_who_is_known_goes_before(
