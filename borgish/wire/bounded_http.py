@@ -41,9 +41,10 @@ BODY_SECONDS_MAX = 60.0
 UNAUTHENTICATED_OF_ADDRESS = 100
 HURRIED_SECONDS_MAX = 5.0
 _HURRIED = 25  # for each stranger of an address that has the time of a head
-_ACCEPTED_AT_ONCE = 512  # most of a crowd: what the kernel keeps has an order, and others wait behind it
+_ACCEPTED_AT_ONCE = 512  # of a crowd: what the kernel keeps has an order, and others wait behind it
+_ACCEPTED_AMID_VERY_MANY = 32  # as many as are taken: those that were accepted are closed for others
 _TAKEN_AT_ONCE = 32
-_READ_AT_ONCE = 8  # of what strangers send: the event loop delivers all that is readable in one round
+_READ_AT_ONCE = 16  # of what strangers send: the event loop delivers all that is readable in one round
 _NOT_ACCEPTING_SECONDS = 0.1
 _PEEKED_BYTES = 2048
 _AUTHORIZATION = re.compile(rb"\r\nauthorization:([^\r]*)\r\n", re.IGNORECASE)
@@ -109,10 +110,20 @@ class UnauthenticatedConnections:
         """Return whether there is room for one more than so many connections of all."""
         return connections < self._descriptors // 2
 
+    @property
+    def accepted_at_once(self) -> int:
+        """How many to accept before anything else is done: few where more would close those before them."""
+        has_room = len(self._all) + _ACCEPTED_AT_ONCE <= self._of_source_max
+        return _ACCEPTED_AT_ONCE if has_room else _ACCEPTED_AMID_VERY_MANY
+
+    @property
+    def _of_source_max(self) -> int:
+        return min(_HURRIED * self.of_address, self._descriptors // 8)
+
     def add(self, one: "BoundedHttp", source: str) -> float:
         """Count one, and return for how many seconds it may be unauthenticated."""
         there = self._by_source.setdefault(source, {})
-        if len(there) >= min(_HURRIED * self.of_address, self._descriptors // 8):
+        if len(there) >= self._of_source_max:
             next(iter(there)).abort()
         elif len(self._all) >= self._descriptors // 4:
             next(iter(self._all)).abort()
@@ -318,7 +329,7 @@ class BoundedServer(uvicorn.Server):
         for each in sockets or ():
             each.setblocking(False)
             each.listen(self.config.backlog)
-            self.servers.append(_Acceptor(each, self._arrive))  # type: ignore[arg-type]
+            self.servers.append(_Acceptor(each, self._arrive, self._strangers))  # type: ignore[arg-type]
 
     def _arrive(self, connection: socket.socket, source: str) -> None:
         """Speak with a new connection, or close it before it costs anything."""
@@ -441,8 +452,13 @@ def _is_gone(connection: socket.socket) -> bool:
 class _Acceptor:
     """Accepts connections, and says from where each is: asyncio's server would only after the handshake."""
 
-    def __init__(self, listener: socket.socket, arrive: Callable[[socket.socket, str], None]) -> None:
-        self._listener, self._arrive = listener, arrive
+    def __init__(
+        self,
+        listener: socket.socket,
+        arrive: Callable[[socket.socket, str], None],
+        strangers: UnauthenticatedConnections,
+    ) -> None:
+        self._listener, self._arrive, self._strangers = listener, arrive, strangers
         self._loop = asyncio.get_running_loop()
         self._again: asyncio.TimerHandle | None = None
         self._listen()
@@ -459,7 +475,7 @@ class _Acceptor:
         self._loop.add_reader(self._listener, self._accept)
 
     def _accept(self) -> None:
-        for _ in range(_ACCEPTED_AT_ONCE):
+        for _ in range(self._strangers.accepted_at_once):
             try:
                 connection, address = self._listener.accept()
             except (BlockingIOError, ConnectionAbortedError):

@@ -104,6 +104,21 @@ def test_known_and_unknown_leave_descriptors_to_the_rest(strangers: Unauthentica
     assert not strangers.has_room(40)
 
 
+def test_a_crowd_is_accepted_at_once_as_far_as_nobody_is_closed_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (65536, 65536))
+    strangers, crowd = UnauthenticatedConnections(), list[Stranger]()
+    while (at_once := strangers.accepted_at_once) > bounded_http._ACCEPTED_AMID_VERY_MANY:
+        crowd += [Stranger(strangers) for _ in range(at_once)]
+    assert len(crowd) > 1500
+    assert all(one.there for one in crowd)
+    assert strangers.accepted_at_once == bounded_http._TAKEN_AT_ONCE
+    for one in crowd:
+        one.leave()
+    assert strangers.accepted_at_once == bounded_http._ACCEPTED_AT_ONCE
+
+
 def order(*arriving: tuple[str, int]) -> list[int]:
     """Return in which order those of a source, with the number of their credentials, have their turn."""
     arrivals = bounded_http._Arrivals[int]()
