@@ -42,7 +42,6 @@ UNAUTHENTICATED_OF_ADDRESS = 100
 HURRIED_SECONDS_MAX = 5.0
 _HURRIED = 25  # for each stranger of an address that has the time of a head
 _ACCEPTED_AT_ONCE = 512  # of a crowd: what the kernel keeps has an order, and others wait behind it
-_ACCEPTED_AMID_VERY_MANY = 32  # as many as are taken: those that were accepted are closed for others
 _TAKEN_AT_ONCE = 32
 _READ_AT_ONCE = 16  # of what strangers send: the event loop delivers all that is readable in one round
 _NOT_ACCEPTING_SECONDS = 0.1
@@ -112,9 +111,10 @@ class UnauthenticatedConnections:
 
     @property
     def accepted_at_once(self) -> int:
-        """How many to accept before anything else is done: few where more would close those before them."""
+        """How many to accept before anything else is done: where so many would close the connections of those
+        before them, who then come again, only as many as are taken meanwhile."""
         has_room = len(self._all) + _ACCEPTED_AT_ONCE <= self._of_source_max
-        return _ACCEPTED_AT_ONCE if has_room else _ACCEPTED_AMID_VERY_MANY
+        return _ACCEPTED_AT_ONCE if has_room else _TAKEN_AT_ONCE
 
     @property
     def _of_source_max(self) -> int:

@@ -109,7 +109,7 @@ def test_a_crowd_is_accepted_at_once_as_far_as_nobody_is_closed_for_it(
 ) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (65536, 65536))
     strangers, crowd = UnauthenticatedConnections(), list[Stranger]()
-    while (at_once := strangers.accepted_at_once) > bounded_http._ACCEPTED_AMID_VERY_MANY:
+    while (at_once := strangers.accepted_at_once) > bounded_http._TAKEN_AT_ONCE:
         crowd += [Stranger(strangers) for _ in range(at_once)]
     assert len(crowd) > 1500
     assert all(one.there for one in crowd)
@@ -120,7 +120,7 @@ def test_a_crowd_is_accepted_at_once_as_far_as_nobody_is_closed_for_it(
 
 
 def order(*arriving: tuple[str, int]) -> list[int]:
-    """Return in which order those of a source, with the number of their credentials, have their turn."""
+    """Return the order in which arrivals have their turn, each a source and a number of credentials."""
     arrivals = bounded_http._Arrivals[int]()
     for number, (source, credentials) in enumerate(arriving):
         arrivals.add(number, source, credentials)
